@@ -1,0 +1,2 @@
+//! The inference engine: `Engine`, `Session`, `Placement`.
+#![forbid(unsafe_code)]

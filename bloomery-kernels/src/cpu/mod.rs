@@ -1,0 +1,57 @@
+//! CPU kernels with run-time dispatch.
+//!
+//! Every kernel keeps one rule: for given weights and activations the result is the same bits on every
+//! instruction set, for every number of rows in the call and for every number of threads. Integer dots of a block
+//! are exact; the float sum over blocks has one fixed order, written once in the scalar twin.
+
+mod isa;
+mod matrix;
+mod pool;
+
+pub use isa::Isa;
+pub use matrix::{KernelError, Matrix, Stack};
+pub use pool::Pool;
+
+/// What every kernel needs to run: the worker threads, the instruction set and the rounding of activations.
+#[derive(Debug)]
+pub struct Cpu {
+    pool: Pool,
+    isa: Isa,
+    numerics: Numerics,
+}
+
+/// How products treat activations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Numerics {
+    /// Activations are rounded to int8 blocks where the weights are quantised (llama.cpp's choice too).
+    #[default]
+    Fast,
+    /// Weights are dequantised and activations stay f32: slow, for checking an architecture apart from rounding.
+    Exact,
+}
+
+impl Cpu {
+    /// `isa` must be one of [`Isa::available`]; anything better than this machine has is lowered to what it has.
+    #[must_use]
+    pub fn new(pool: Pool, isa: Isa, numerics: Numerics) -> Self {
+        Self { pool, isa: isa.min(Isa::detect()), numerics }
+    }
+
+    /// The worker threads.
+    #[must_use]
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// The instruction set in use.
+    #[must_use]
+    pub fn isa(&self) -> Isa {
+        self.isa
+    }
+
+    /// How activations are rounded.
+    #[must_use]
+    pub fn numerics(&self) -> Numerics {
+        self.numerics
+    }
+}

@@ -1,0 +1,2 @@
+//! The HTTP server on bloomery-core.
+#![forbid(unsafe_code)]
