@@ -1,0 +1,9 @@
+//! The container: reading, refusing, writing, splitting.
+
+mod getters;
+mod mutation;
+mod oracle;
+mod raw;
+mod refusals;
+mod split;
+mod writer;

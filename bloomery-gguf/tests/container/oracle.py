@@ -1,0 +1,21 @@
+# Made oracle.bin with the PyPI package gguf 0.19: every value type, every array type, three tensors.
+import numpy as np
+from gguf import GGUFWriter, GGUFValueType as T, GGMLQuantizationType as Q
+w = GGUFWriter("oracle.bin", "tiny")
+w.add_key_value("v.u8", 200, T.UINT8); w.add_key_value("v.i8", -100, T.INT8)
+w.add_key_value("v.u16", 60000, T.UINT16); w.add_key_value("v.i16", -30000, T.INT16)
+w.add_key_value("v.u32", 4000000000, T.UINT32); w.add_key_value("v.i32", -2000000000, T.INT32)
+w.add_key_value("v.f32", 0.1, T.FLOAT32); w.add_key_value("v.bool", True, T.BOOL)
+w.add_key_value("v.string", "blühende 花", T.STRING); w.add_key_value("v.u64", 2**63 + 5, T.UINT64)
+w.add_key_value("v.i64", -2**62, T.INT64); w.add_key_value("v.f64", 0.1, T.FLOAT64)
+w.add_key_value("a.u8", [1, 255], T.ARRAY, T.UINT8); w.add_key_value("a.i8", [-1, 2], T.ARRAY, T.INT8)
+w.add_key_value("a.u16", [1, 65535], T.ARRAY, T.UINT16); w.add_key_value("a.i16", [-1, 2], T.ARRAY, T.INT16)
+w.add_key_value("a.u32", [1, 2**32 - 1], T.ARRAY, T.UINT32); w.add_key_value("a.i32", [-1, 2], T.ARRAY, T.INT32)
+w.add_key_value("a.f32", [0.5, -2.0], T.ARRAY, T.FLOAT32); w.add_key_value("a.bool", [True, False, True], T.ARRAY, T.BOOL)
+w.add_key_value("a.string", ["", "a", "é"], T.ARRAY, T.STRING); w.add_key_value("a.u64", [2**64 - 1], T.ARRAY, T.UINT64)
+w.add_key_value("a.i64", [-2**63], T.ARRAY, T.INT64); w.add_key_value("a.f64", [1e300], T.ARRAY, T.FLOAT64)
+w.add_key_value("a.nested", [[1, 2], [3]], T.ARRAY)
+w.add_tensor("first.weight", np.arange(6, dtype=np.float32).reshape(2, 3))
+w.add_tensor("second.weight", np.arange(34 * 4, dtype=np.uint8).reshape(2, 68), raw_dtype=Q.Q8_0)
+w.add_tensor("third.bias", np.arange(5, dtype=np.float16))
+w.write_header_to_file(); w.write_kv_data_to_file(); w.write_tensors_to_file(); w.close()
