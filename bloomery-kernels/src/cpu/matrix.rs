@@ -26,6 +26,44 @@ pub enum KernelError {
         /// What was passed.
         found: usize,
     },
+    /// Weights of this format cannot be multiplied.
+    #[error("there is no product with weights in {format:?}")]
+    NoProduct {
+        /// The format.
+        format: Format,
+    },
+    /// A number (a token, a page, an expert) that must be below a limit.
+    #[error("{what} {value} is out of range: must be below {limit}")]
+    OutOfRange {
+        /// What the number counts.
+        what: &'static str,
+        /// The number.
+        value: usize,
+        /// The first number that is too big.
+        limit: usize,
+    },
+    /// A shape the kernels do not have.
+    #[error("{what} {value}: must be {rule}")]
+    Shape {
+        /// The quantity.
+        what: &'static str,
+        /// Its value.
+        value: usize,
+        /// What it must be.
+        rule: &'static str,
+    },
+}
+
+impl KernelError {
+    /// Checks a buffer's length.
+    pub(super) fn length(what: &'static str, expected: usize, found: usize) -> Result<(), Self> {
+        if expected == found { Ok(()) } else { Err(Self::Length { what, expected, found }) }
+    }
+
+    /// Checks that `value < limit`.
+    pub(super) fn below(what: &'static str, value: usize, limit: usize) -> Result<(), Self> {
+        if value < limit { Ok(()) } else { Err(Self::OutOfRange { what, value, limit }) }
+    }
 }
 
 /// `rows` rows of `cols` values in one block format, row-major: `y[r] = sum_c w[r][c] x[c]`.
@@ -41,7 +79,7 @@ impl<'a> Matrix<'a> {
     /// Checks that `data` holds exactly `rows * cols` values of `format`.
     pub fn new(format: Format, rows: usize, cols: usize, data: &'a [u8]) -> Result<Self, KernelError> {
         let block = format.block_len();
-        if cols % block != 0 {
+        if !cols.is_multiple_of(block) {
             return Err(KernelError::RaggedRow { cols, format, block });
         }
         let expected = rows * (cols / block) * format.block_bytes();
@@ -93,6 +131,10 @@ impl<'a> Matrix<'a> {
 #[derive(Debug, Clone, Copy)]
 pub struct Stack<'a> {
     count: usize,
+    /// Rows from the start of one matrix to the start of the next.
+    stride: usize,
+    first: usize,
+    rows: usize,
     all: Matrix<'a>,
 }
 
@@ -105,7 +147,15 @@ impl<'a> Stack<'a> {
         cols: usize,
         data: &'a [u8],
     ) -> Result<Self, KernelError> {
-        Ok(Self { count, all: Matrix::new(format, count * rows, cols, data)? })
+        Ok(Self { count, stride: rows, first: 0, rows, all: Matrix::new(format, count * rows, cols, data)? })
+    }
+
+    /// Rows `first..first + rows` of every matrix, for projections that share one tensor.
+    pub fn with_rows(self, first: usize, rows: usize) -> Result<Self, KernelError> {
+        if first + rows > self.rows {
+            return Err(KernelError::Length { what: "stack rows", expected: self.rows, found: first + rows });
+        }
+        Ok(Self { first: self.first + first, rows, ..self })
     }
 
     /// Matrices in the stack.
@@ -117,7 +167,7 @@ impl<'a> Stack<'a> {
     /// Rows of one matrix.
     #[must_use]
     pub fn rows(&self) -> usize {
-        self.all.rows / self.count.max(1)
+        self.rows
     }
 
     /// Input values.
@@ -135,7 +185,24 @@ impl<'a> Stack<'a> {
     /// Matrix `index`. Panics when `index >= count`, as slices do.
     #[must_use]
     pub fn matrix(&self, index: usize) -> Matrix<'a> {
-        let (rows, bytes) = (self.rows(), self.rows() * self.all.row_bytes());
-        Matrix { rows, data: &self.all.data[index * bytes..(index + 1) * bytes], ..self.all }
+        assert!(index < self.count, "matrix {index} of a stack of {}", self.count);
+        let (row, start) = (self.all.row_bytes(), index * self.stride + self.first);
+        Matrix { rows: self.rows, data: &self.all.data[start * row..(start + self.rows) * row], ..self.all }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stacks_of_merged_projections_view_their_rows() {
+        let bytes: Vec<u8> = (0..2u8 * 4 * 4).collect();
+        let stack = Stack::new(Format::F32, 2, 4, 1, &bytes).unwrap();
+        let upper = stack.with_rows(2, 2).unwrap();
+        assert_eq!(upper.matrix(1).data(), &bytes[16 + 8..]);
+        assert_eq!(upper.rows(), 2);
+        assert!(stack.with_rows(3, 2).is_err());
+        assert!(Stack::new(Format::Q4_0, 1, 1, 33, &bytes).is_err());
     }
 }

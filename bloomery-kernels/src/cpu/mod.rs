@@ -4,13 +4,48 @@
 //! instruction set, for every number of rows in the call and for every number of threads. Integer dots of a block
 //! are exact; the float sum over blocks has one fixed order, written once in the scalar twin.
 
+mod activation;
+mod affinity;
+mod aligned;
+mod attention;
+pub mod dots;
+mod embed;
+mod experts;
+mod ffn;
+mod gemm;
 mod isa;
+mod kv;
+mod lanes;
+mod math;
 mod matrix;
+mod norm;
 mod pool;
+mod product;
+mod project;
+mod quantized;
+mod rope;
+mod route;
+mod scratch;
+mod shared;
+mod split;
+#[cfg(test)]
+mod testing;
 
+pub use activation::Activation;
+pub use aligned::Aligned;
+pub use attention::{AttentionScratch, AttentionSpec, RowView};
+pub use experts::{Experts, Routes};
+pub use ffn::Ffn;
 pub use isa::Isa;
+pub use kv::{KvLayer, KvLayerMut, KvShape, KvType, PAGE, RowSlot};
 pub use matrix::{KernelError, Matrix, Stack};
+pub use norm::Norm;
 pub use pool::Pool;
+pub use project::Part;
+pub use quantized::{Fill, Form, Quantized};
+pub use rope::{HeadSpec, Pairs, RopeSpec, RopeTable, Yarn};
+pub use route::{RouterScore, RouterSpec};
+pub use scratch::Scratch;
 
 /// What every kernel needs to run: the worker threads, the instruction set and the rounding of activations.
 #[derive(Debug)]
