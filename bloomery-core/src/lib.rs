@@ -1,6 +1,50 @@
-//! The inference engine: text in and out of tokens, chat templates, sampling.
+//! The inference engine of bloomery: a GGUF file in, text out.
+//!
+//! Three nouns: an [`Engine`] is loaded weights, a [`Session`] one conversation's state, a [`Placement`] where bytes
+//! may live. A [`Plan`] can be printed before anything is paid for.
+//!
+//! ```
+//! use bloomery_core::{Conversation, Engine, ModelSource};
+//!
+//! let plan = Engine::builder(ModelSource::demo()).plan()?; // or a path; reads headers only
+//! println!("{plan}");
+//! let engine = plan.load(|_| {})?;
+//! let mut session = engine.session()?;
+//! let mut chat = Conversation::new();
+//! chat.user("Tell me a story about a fox.");
+//! let params = bloomery_core::Params { max_tokens: Some(16), ..engine.default_params() };
+//! for piece in chat.answer(&mut session, &params)? {
+//!     print!("{}", piece?.text);
+//! }
+//! # Ok::<(), bloomery_core::Error>(())
+//! ```
 #![forbid(unsafe_code)]
 
+mod arch;
+mod backend;
 pub mod chat;
+pub mod def;
+#[cfg(feature = "demo")]
+mod demo;
+mod engine;
+mod error;
+mod generate;
+mod layers;
+mod plan;
+mod program;
 pub mod sampling;
+mod session;
+mod state;
 pub mod tokenizer;
+mod units;
+mod weights;
+
+pub use arch::supported as supported_architectures;
+pub use bloomery_kernels::cpu::{Isa, KvType, Numerics};
+pub use engine::{Engine, Logits, Turn};
+pub use error::{EngineError, Error, LoadError, PlanError, Term};
+pub use generate::{Cancel, Conversation, Generation, Params, Piece, StopReason, Timings};
+pub use plan::{Context, EngineBuilder, HostFacts, ModelSource, Placement, Plan, Progress};
+pub use session::Session;
+pub use state::Snapshot;
+pub use units::Bytes;

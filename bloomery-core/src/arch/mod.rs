@@ -1,0 +1,35 @@
+//! One file per architecture: metadata in, [`ModelDef`] out.
+
+mod decoder;
+mod llama;
+mod qwen2;
+mod qwen3;
+mod qwen3moe;
+
+use bloomery_gguf::Metadata;
+
+use crate::def::ModelDef;
+use crate::error::LoadError;
+use decoder::Keys;
+
+/// An architecture: the names it goes by in `general.architecture` and how to read its metadata.
+struct Arch {
+    names: &'static [&'static str],
+    build: fn(&Keys<'_>) -> Result<ModelDef, LoadError>,
+}
+
+const ARCHITECTURES: &[Arch] = &[llama::ARCH, qwen2::ARCH, qwen3::ARCH, qwen3moe::ARCH];
+
+/// Names of all architectures this engine runs.
+pub fn supported() -> impl Iterator<Item = &'static str> {
+    ARCHITECTURES.iter().flat_map(|arch| arch.names.iter().copied())
+}
+
+/// Reads the definition of the model from a file's metadata.
+pub(crate) fn define(meta: &Metadata) -> Result<ModelDef, LoadError> {
+    let name = meta.architecture()?;
+    let arch = ARCHITECTURES.iter().find(|arch| arch.names.contains(&name)).ok_or_else(|| {
+        LoadError::UnknownArchitecture { name: name.to_owned(), supported: supported().collect() }
+    })?;
+    (arch.build)(&Keys::new(meta, name))
+}

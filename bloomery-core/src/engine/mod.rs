@@ -1,0 +1,212 @@
+//! A loaded model and the steps it runs.
+
+mod step;
+
+pub use step::{Logits, Turn};
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bloomery_gguf::Gguf;
+
+use crate::backend::{Backend, CpuBackend};
+use crate::chat::ChatTemplate;
+use crate::def::ModelDef;
+use crate::error::{EngineError, LoadError, Term};
+use crate::generate::Params;
+use crate::plan::{EngineBuilder, ModelSource, Plan, Progress};
+use crate::session::Session;
+use crate::state::{PAGE, PagePool};
+use crate::tokenizer::Tokenizer;
+use crate::units::Bytes;
+
+/// A loaded model. Cloning is cheap and gives the same engine; all methods may be called from any thread.
+///
+/// ```
+/// use bloomery_core::{Engine, ModelSource, Params};
+///
+/// let engine = Engine::builder(ModelSource::demo()).plan()?.load(|_| {})?;
+/// let mut session = engine.session()?;
+/// let params = Params { max_tokens: Some(4), ..Params::greedy() };
+/// let text: String = session.generate("Once upon a time", &params)?.map(|piece| Ok(piece?.text)).collect::<Result<_, bloomery_core::EngineError>>()?;
+/// assert!(!text.is_empty());
+/// # Ok::<(), bloomery_core::Error>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Engine {
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// What all clones of an engine share.
+pub(crate) struct Inner {
+    model: ModelDef,
+    fingerprint: u64,
+    tokenizer: Tokenizer,
+    template: Option<ChatTemplate>,
+    defaults: Params,
+    context: usize,
+    max_sessions: usize,
+    step_rows: usize,
+    terms: Vec<Term>,
+    bytes_per_token: Bytes,
+    open_sessions: AtomicUsize,
+    pages: Mutex<PagePool>,
+    backend: Mutex<Box<dyn Backend>>,
+}
+
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine").field("model", &self.model.summary()).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Starts from a file path or [`ModelSource::demo`].
+    pub fn builder(source: impl Into<ModelSource>) -> EngineBuilder {
+        EngineBuilder::new(source.into())
+    }
+
+    pub(crate) fn load(plan: Plan, progress: impl FnMut(Progress)) -> Result<Self, LoadError> {
+        let meta = plan.gguf.metadata();
+        let tokenizer = Tokenizer::from_metadata(meta)?;
+        let text = |id: Option<u32>| id.and_then(|id| tokenizer.piece(id)).unwrap_or_default();
+        let template = ChatTemplate::from_metadata(meta, text(tokenizer.bos()), text(tokenizer.eos()))?;
+        let defaults = Params::from_metadata(meta)?;
+        let pages = plan.sessions.saturating_mul(plan.context.div_ceil(PAGE));
+        let pages = PagePool::new(u32::try_from(pages).unwrap_or(u32::MAX));
+        let bytes_per_token = plan.bytes_per_token();
+        read_through(&plan.gguf, progress);
+        let fingerprint = fingerprint(&plan);
+        let (model, context, terms) = (plan.def.clone(), plan.context, plan.terms.clone());
+        let (max_sessions, step_rows) = (plan.sessions, plan.step_rows);
+        let backend = CpuBackend::new(plan, pages.capacity())?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                model,
+                fingerprint,
+                tokenizer,
+                template,
+                defaults,
+                context,
+                max_sessions,
+                step_rows,
+                terms,
+                bytes_per_token,
+                open_sessions: AtomicUsize::new(0),
+                pages: Mutex::new(pages),
+                backend: Mutex::new(Box::new(backend)),
+            }),
+        })
+    }
+
+    /// A new, empty session. There can be as many as were planned for.
+    pub fn session(&self) -> Result<Session, EngineError> {
+        Session::new(self)
+    }
+
+    /// Text to ids and back.
+    #[must_use]
+    pub fn tokenizer(&self) -> &Tokenizer {
+        &self.inner.tokenizer
+    }
+
+    /// The file's chat template, if it has one.
+    #[must_use]
+    pub fn chat_template(&self) -> Option<&ChatTemplate> {
+        self.inner.template.as_ref()
+    }
+
+    /// What the model is.
+    #[must_use]
+    pub fn model(&self) -> &ModelDef {
+        &self.inner.model
+    }
+
+    /// Positions of every session.
+    #[must_use]
+    pub fn context(&self) -> usize {
+        self.inner.context
+    }
+
+    /// Most rows of one step.
+    #[must_use]
+    pub fn step_rows(&self) -> usize {
+        self.inner.step_rows
+    }
+
+    /// What takes how much memory.
+    #[must_use]
+    pub fn terms(&self) -> &[Term] {
+        &self.inner.terms
+    }
+
+    /// Bytes of weights that a token reads when it is alone in a step.
+    #[must_use]
+    pub fn bytes_per_token(&self) -> Bytes {
+        self.inner.bytes_per_token
+    }
+
+    /// Generation parameters that the file recommends (`general.sampling.*`), else llama.cpp's defaults.
+    #[must_use]
+    pub fn default_params(&self) -> Params {
+        self.inner.defaults.clone()
+    }
+}
+
+impl Inner {
+    pub(crate) fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+
+    pub(crate) fn pages(&self) -> MutexGuard<'_, PagePool> {
+        // The pool's own code does not panic half way, so its numbers are right even after a panic elsewhere.
+        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn backend(&self) -> Result<MutexGuard<'_, Box<dyn Backend>>, EngineError> {
+        self.backend.lock().map_err(|_| EngineError::Poisoned)
+    }
+
+    pub(crate) fn open_session(&self) -> Result<(), EngineError> {
+        let limit = self.max_sessions;
+        self.open_sessions
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |open| (open < limit).then_some(open + 1))
+            .map(|_| ())
+            .map_err(|_| EngineError::TooManySessions { limit })
+    }
+
+    pub(crate) fn close_session(&self) {
+        self.open_sessions.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Touches every page of the mapping, so that the first prompt does not wait for the disk.
+fn read_through(gguf: &Gguf, mut progress: impl FnMut(Progress)) {
+    const REPORT_BYTES: u64 = 64 << 20;
+    const PAGE_BYTES: usize = 4096;
+    let total = gguf.tensors().map(|tensor| tensor.bytes()).sum();
+    let (mut done, mut reported) = (0, 0);
+    for tensor in gguf.tensors() {
+        for chunk in gguf.data(tensor).chunks(REPORT_BYTES as usize) {
+            chunk.iter().step_by(PAGE_BYTES).for_each(|byte| {
+                black_box(byte);
+            });
+            done += chunk.len() as u64;
+            if done - reported >= REPORT_BYTES {
+                reported = done;
+                progress(Progress { done: Bytes(done), total: Bytes(total) });
+            }
+        }
+    }
+    progress(Progress { done: Bytes(total), total: Bytes(total) });
+}
+
+/// Tells snapshots of different models or cache types apart: FNV-1a over the definition and the tensor table.
+fn fingerprint(plan: &Plan) -> u64 {
+    let table: Vec<_> =
+        plan.gguf.tensors().map(|tensor| (&tensor.name, &tensor.dims, tensor.format)).collect();
+    let text = format!("{:?} {:?} {table:?}", plan.def, plan.kv);
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}

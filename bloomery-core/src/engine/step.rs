@@ -1,0 +1,210 @@
+//! Steps over several sessions at once.
+
+use std::sync::Arc;
+
+use super::Engine;
+use crate::backend::{Backend, Batch, RouteTrace};
+use crate::error::EngineError;
+use crate::session::Session;
+
+/// Which logits a turn brings back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Logits {
+    /// None: the tokens are only remembered.
+    None,
+    /// Those after the last token.
+    Last,
+    /// Those after every token.
+    All,
+}
+
+/// What one session wants done: `tokens` appended, and some logits back.
+#[derive(Debug)]
+pub struct Turn<'a> {
+    session: &'a mut Session,
+    tokens: &'a [u32],
+    want: Logits,
+    trace: bool,
+    logits: Vec<f32>,
+    routes: RouteTrace,
+}
+
+impl<'a> Turn<'a> {
+    /// Appends `tokens` to `session`.
+    pub fn new(session: &'a mut Session, tokens: &'a [u32], want: Logits) -> Self {
+        Self { session, tokens, want, trace: false, logits: Vec::new(), routes: RouteTrace::default() }
+    }
+
+    /// Also reports the experts chosen for every token whose logits are wanted.
+    #[must_use]
+    pub fn traced(self) -> Self {
+        Self { trace: true, ..self }
+    }
+
+    /// The logits asked for, one row of the vocabulary's size after the other.
+    #[must_use]
+    pub fn logits(&self) -> &[f32] {
+        &self.logits
+    }
+
+    /// Of every routed layer: experts per token, and their ids token by token.
+    #[must_use]
+    pub fn routes(&self) -> &[(usize, Vec<u32>)] {
+        &self.routes.layers
+    }
+
+    pub(crate) fn into_logits(self) -> Vec<f32> {
+        self.logits
+    }
+
+    /// Whether the logits after token `index` of the turn are wanted.
+    fn wants(&self, index: usize) -> bool {
+        match self.want {
+            Logits::None => false,
+            Logits::Last => index + 1 == self.tokens.len(),
+            Logits::All => true,
+        }
+    }
+}
+
+/// What one turn has in a step: its tokens `start..end`.
+struct Share {
+    turn: usize,
+    start: usize,
+    end: usize,
+}
+
+impl Engine {
+    /// Runs the turns together: every step takes rows of all of them until all are done. A session appears once.
+    /// When a turn is impossible (context full, unknown token) none is begun; when a step fails, all sessions are as
+    /// they were.
+    pub fn step(&self, turns: &mut [Turn<'_>]) -> Result<(), EngineError> {
+        for turn in turns.iter() {
+            self.check(turn)?;
+        }
+        let mut backend = self.inner.backend()?;
+        let before: Vec<usize> = turns.iter().map(|turn| turn.session.len()).collect();
+        let mut done = vec![0; turns.len()];
+        loop {
+            let shares = self.shares(turns, &done);
+            if shares.is_empty() {
+                return Ok(());
+            }
+            if let Err(error) = self.run(backend.as_mut(), turns, &shares) {
+                let mut pages = self.inner.pages();
+                for (turn, len) in turns.iter_mut().zip(before) {
+                    turn.session.state.truncate(len, &mut pages);
+                }
+                return Err(error);
+            }
+            shares.iter().for_each(|share| done[share.turn] = share.end);
+        }
+    }
+
+    fn check(&self, turn: &Turn<'_>) -> Result<(), EngineError> {
+        if !Arc::ptr_eq(&turn.session.engine.inner, &self.inner) {
+            return Err(EngineError::ForeignSession);
+        }
+        let (len, adding, context) = (turn.session.len(), turn.tokens.len(), self.context());
+        if len + adding > context {
+            return Err(EngineError::ContextFull { len, adding, context });
+        }
+        let vocab = self.inner.model.vocab;
+        match turn.tokens.iter().find(|&&id| id as usize >= vocab) {
+            Some(&id) => Err(EngineError::UnknownToken { id, vocab }),
+            None => Ok(()),
+        }
+    }
+
+    /// Splits the step's rows: turns with the fewest tokens left first, so that a long prompt does not hold up a
+    /// decode.
+    fn shares(&self, turns: &[Turn<'_>], done: &[usize]) -> Vec<Share> {
+        let mut order: Vec<usize> = (0..turns.len()).filter(|&i| done[i] < turns[i].tokens.len()).collect();
+        order.sort_by_key(|&i| turns[i].tokens.len() - done[i]);
+        let mut rows = self.step_rows();
+        let mut shares = Vec::with_capacity(order.len());
+        for turn in order {
+            let start = done[turn];
+            let end = turns[turn].tokens.len().min(start + rows);
+            if start == end {
+                break;
+            }
+            rows -= end - start;
+            shares.push(Share { turn, start, end });
+        }
+        shares
+    }
+
+    fn run(
+        &self,
+        backend: &mut dyn Backend,
+        turns: &mut [Turn<'_>],
+        shares: &[Share],
+    ) -> Result<(), EngineError> {
+        let (mut tokens, mut positions, mut sequences, mut outputs) = (vec![], vec![], vec![], vec![]);
+        for (sequence, share) in shares.iter().enumerate() {
+            let turn = &mut turns[share.turn];
+            let fresh = &turn.tokens[share.start..share.end];
+            let first = turn.session.len();
+            let grown = turn.session.state.grow(fresh, &mut self.inner.pages());
+            // Pages are planned for every session's whole context, and a session holds each page once.
+            let copy = grown.ok_or(EngineError::ContextFull {
+                len: first,
+                adding: fresh.len(),
+                context: self.context(),
+            })?;
+            if let Some(copy) = copy {
+                backend.copy_page(copy.from, copy.to);
+            }
+            for (offset, &token) in fresh.iter().enumerate() {
+                if turn.wants(share.start + offset) {
+                    outputs.push(tokens.len());
+                }
+                tokens.push(token);
+                positions.push((first + offset) as u32);
+                sequences.push(sequence);
+            }
+        }
+        let pages: Vec<&[u32]> = shares.iter().map(|share| turns[share.turn].session.state.pages()).collect();
+        let mut trace = turns.iter().any(|turn| turn.trace).then(RouteTrace::default);
+        let batch = Batch {
+            tokens: &tokens,
+            positions: &positions,
+            sequences: &sequences,
+            pages: &pages,
+            outputs: &outputs,
+            trace: trace.as_mut(),
+        };
+        let logits = backend.step(batch)?;
+        self.deliver(turns, shares, (&sequences, &outputs), logits, trace.as_ref());
+        Ok(())
+    }
+
+    /// Hands every turn its rows of logits and routes.
+    fn deliver(
+        &self,
+        turns: &mut [Turn<'_>],
+        shares: &[Share],
+        (sequences, outputs): (&[usize], &[usize]),
+        logits: &[f32],
+        trace: Option<&RouteTrace>,
+    ) {
+        for (&row, values) in outputs.iter().zip(logits.chunks_exact(self.inner.model.vocab)) {
+            turns[shares[sequences[row]].turn].logits.extend_from_slice(values);
+        }
+        for (layer, (used, experts)) in trace.iter().flat_map(|trace| trace.layers.iter().enumerate()) {
+            let rows = experts.len() / used;
+            // The last layer routes output rows only, all others every row.
+            let last = rows == outputs.len() && rows != sequences.len();
+            for (index, ids) in experts.chunks_exact(*used).enumerate() {
+                let row = if last { outputs[index] } else { index };
+                let turn = &mut turns[shares[sequences[row]].turn];
+                if turn.trace && outputs.binary_search(&row).is_ok() {
+                    turn.routes.layers.resize_with(turn.routes.layers.len().max(layer + 1), Default::default);
+                    turn.routes.layers[layer].0 = *used;
+                    turn.routes.layers[layer].1.extend_from_slice(ids);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,227 @@
+//! What can go wrong, with the numbers a user asks for next.
+
+use std::fmt;
+
+use bloomery_gguf::{Format, GgufError};
+use bloomery_kernels::cpu::KernelError;
+
+use crate::chat::TemplateError;
+use crate::sampling::SamplingError;
+use crate::tokenizer::TokenizerError;
+use crate::units::Bytes;
+
+/// A file that cannot be run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LoadError {
+    /// The container is unreadable, broken or lacks a key.
+    #[error(transparent)]
+    Gguf(#[from] GgufError),
+    /// No code for this architecture.
+    #[error("unknown architecture `{name}`; supported: {}", supported.join(", "))]
+    UnknownArchitecture {
+        /// `general.architecture` of the file.
+        name: String,
+        /// What this engine runs.
+        supported: Vec<&'static str>,
+    },
+    /// A metadata value there is no code for.
+    #[error("{key} = {value} is not supported (supported: {supported})")]
+    UnsupportedConfig {
+        /// The full metadata key.
+        key: String,
+        /// Its value.
+        value: String,
+        /// The values there is code for.
+        supported: &'static str,
+    },
+    /// A tensor of the architecture is not in the file.
+    #[error("tensor `{name}` is missing")]
+    MissingTensor {
+        /// The name looked for.
+        name: String,
+    },
+    /// A tensor has other dimensions than the metadata implies.
+    #[error("tensor `{name}` has dimensions {found:?}, the metadata implies {expected:?}")]
+    TensorShape {
+        /// Its name.
+        name: String,
+        /// Implied dimensions, fastest first.
+        expected: Vec<u64>,
+        /// Dimensions in the file, fastest first.
+        found: Vec<u64>,
+    },
+    /// A tensor is stored in a format it cannot be used in.
+    #[error("tensor `{tensor}` is stored as {format}, which cannot be used there")]
+    UnsupportedFormat {
+        /// Its name.
+        tensor: String,
+        /// Its format.
+        format: Format,
+    },
+    /// The file has tensors the architecture does not use: running it would ignore part of the model.
+    #[error("{} tensors are unknown to architecture `{architecture}`: {}", names.len(), abbreviated(names))]
+    UnknownTensors {
+        /// `general.architecture`.
+        architecture: String,
+        /// Their names.
+        names: Vec<String>,
+    },
+    /// A shape there is no kernel for.
+    #[error("kernel: {0}")]
+    Kernel(#[from] KernelError),
+    /// The file's tokenizer is not supported or broken.
+    #[error("tokenizer: {0}")]
+    Tokenizer(#[from] TokenizerError),
+    /// The file's chat template does not parse.
+    #[error("chat template: {0}")]
+    Template(#[from] TemplateError),
+}
+
+fn abbreviated(names: &[String]) -> String {
+    const SHOWN: usize = 8;
+    let mut text = names.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");
+    if names.len() > SHOWN {
+        text.push_str(", …");
+    }
+    text
+}
+
+/// One term of a memory plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Term {
+    /// What the memory holds.
+    pub what: &'static str,
+    /// How much of it.
+    pub bytes: Bytes,
+    /// How the number comes about, for people.
+    pub detail: String,
+}
+
+impl fmt::Display for Term {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.what, self.bytes)?;
+        if self.detail.is_empty() { Ok(()) } else { write!(f, " ({})", self.detail) }
+    }
+}
+
+/// A plan that cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlanError {
+    /// The file cannot be run at all.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// The model and its caches are larger than the memory of a device.
+    #[error("does not fit {device}: {need} needed, {free} available [{}]", joined(terms))]
+    DoesNotFit {
+        /// The device, for people.
+        device: String,
+        /// Sum of the terms.
+        need: Bytes,
+        /// What the device has left.
+        free: Bytes,
+        /// What was added up.
+        terms: Vec<Term>,
+    },
+    /// An option has a value that makes no sense.
+    #[error("{option} = {value}: {why}")]
+    Invalid {
+        /// The option.
+        option: &'static str,
+        /// Its value.
+        value: String,
+        /// What would be right.
+        why: String,
+    },
+}
+
+fn joined(terms: &[Term]) -> String {
+    terms.iter().map(Term::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// A running engine's refusal.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// The session has no room for the tokens.
+    #[error("context is full: {len} positions used, {adding} more asked for, {context} in all")]
+    ContextFull {
+        /// Positions in use.
+        len: usize,
+        /// Tokens to add.
+        adding: usize,
+        /// The session's limit.
+        context: usize,
+    },
+    /// All sessions that were planned for exist already.
+    #[error("all {limit} sessions are in use")]
+    TooManySessions {
+        /// Sessions planned for.
+        limit: usize,
+    },
+    /// A token id outside the vocabulary.
+    #[error("token id {id} is outside the vocabulary of {vocab}")]
+    UnknownToken {
+        /// The id.
+        id: u32,
+        /// Ids in the vocabulary.
+        vocab: usize,
+    },
+    /// An operation that needs at least one token got none.
+    #[error("{what} needs at least one token")]
+    NoTokens {
+        /// The operation.
+        what: &'static str,
+    },
+    /// A session of another engine was passed.
+    #[error("the session or snapshot belongs to another engine")]
+    ForeignSession,
+    /// A position beyond the end of the session.
+    #[error("cannot truncate to {position}: the session has {len} positions")]
+    BadPosition {
+        /// The position asked for.
+        position: usize,
+        /// Positions in use.
+        len: usize,
+    },
+    /// Snapshot bytes that are not a snapshot of this model.
+    #[error("snapshot: {why}")]
+    BadSnapshot {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The model has no chat template.
+    #[error("the model has no chat template")]
+    NoChatTemplate,
+    /// The chat template refused the conversation.
+    #[error("chat template: {0}")]
+    Template(#[from] TemplateError),
+    /// The text cannot be turned into tokens.
+    #[error("tokenizer: {0}")]
+    Tokenizer(#[from] TokenizerError),
+    /// A sampling parameter makes no sense, or the logits are unusable.
+    #[error("sampling: {0}")]
+    Sampling(#[from] SamplingError),
+    /// A kernel's contract was broken: a defect of the engine.
+    #[error("kernel: {0}")]
+    Kernel(#[from] KernelError),
+    /// A step panicked earlier; the engine's caches are not to be trusted.
+    #[error("an earlier step failed in the middle; load the model again")]
+    Poisoned,
+}
+
+/// Anything this crate reports, for callers that do not care which.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// While planning.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// While loading.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// While running.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+}

@@ -1,0 +1,72 @@
+//! Gated feed-forward networks: dense, and routed to experts with or without a shared one.
+
+use super::{Builder, Scope};
+use crate::def::{Dense, Moe};
+use crate::error::LoadError;
+use crate::program::{Buffer, ExpertStacks, Gain, Gated, Op};
+use crate::weights::StackId;
+
+/// `x += network(norm(x))`.
+pub(super) fn dense(
+    builder: &mut Builder<'_>,
+    scope: &Scope,
+    dense: &Dense,
+    norm: Gain,
+    x: Buffer,
+) -> Result<(), LoadError> {
+    let gated = gated(builder, scope, dense, "")?;
+    let normed = builder.buffer("normed", scope.hidden, x.rows);
+    builder.push(Op::Norm { x, norm, out: normed });
+    builder.push(Op::Gated { normed, gated, out: x });
+    Ok(())
+}
+
+/// `x += experts(norm(x))`, plus the shared network where there is one.
+pub(super) fn routed(
+    builder: &mut Builder<'_>,
+    scope: &Scope,
+    moe: &Moe,
+    norm: Gain,
+    x: Buffer,
+) -> Result<(), LoadError> {
+    let normed = builder.buffer("normed", scope.hidden, x.rows);
+    let router = builder.bind.matrix(&scope.tensor("ffn_gate_inp.weight"), moe.experts, scope.hidden)?;
+    builder.push(Op::Route { x, norm, normed, router, spec: moe.router, used: moe.used });
+    let (gate, up) = gate_and_up(builder, scope, moe)?;
+    let down_name = scope.tensor("ffn_down_exps.weight");
+    let down =
+        builder.bind.stack_rows(&down_name, (moe.experts, scope.hidden, moe.width), 0, scope.hidden)?;
+    let experts = ExpertStacks { gate, up, down, act: moe.act };
+    builder.push(Op::Experts { normed, experts, out: x });
+    if let Some(shared) = &moe.shared {
+        let gated = gated(builder, scope, shared, "_shexp")?;
+        builder.push(Op::Gated { normed, gated, out: x });
+    }
+    Ok(())
+}
+
+fn gated(builder: &mut Builder<'_>, scope: &Scope, dense: &Dense, suffix: &str) -> Result<Gated, LoadError> {
+    let mut matrix = |name: &str, rows, cols| {
+        builder.bind.matrix(&scope.tensor(&format!("{name}{suffix}.weight")), rows, cols)
+    };
+    Ok(Gated {
+        gate: matrix("ffn_gate", dense.width, scope.hidden)?,
+        up: matrix("ffn_up", dense.width, scope.hidden)?,
+        down: matrix("ffn_down", scope.hidden, dense.width)?,
+        act: dense.act,
+    })
+}
+
+/// Two stacks, or one whose matrices hold the gate's rows before the up projection's.
+fn gate_and_up(builder: &mut Builder<'_>, scope: &Scope, moe: &Moe) -> Result<(StackId, StackId), LoadError> {
+    let merged = scope.tensor("ffn_gate_up_exps.weight");
+    let (experts, width, hidden) = (moe.experts, moe.width, scope.hidden);
+    if builder.bind.has(&merged) {
+        let shape = (experts, 2 * width, hidden);
+        let gate = builder.bind.stack_rows(&merged, shape, 0, width)?;
+        return Ok((gate, builder.bind.stack_rows(&merged, shape, width, width)?));
+    }
+    let shape = (experts, width, hidden);
+    let gate = builder.bind.stack_rows(&scope.tensor("ffn_gate_exps.weight"), shape, 0, width)?;
+    Ok((gate, builder.bind.stack_rows(&scope.tensor("ffn_up_exps.weight"), shape, 0, width)?))
+}

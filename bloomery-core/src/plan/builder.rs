@@ -1,0 +1,204 @@
+//! Options of an engine, and the step from options to a plan.
+
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+
+use bloomery_gguf::Gguf;
+use bloomery_kernels::cpu::{Isa, KvType, Numerics};
+
+use super::fit::{Demand, fit};
+use super::{Context, HostFacts, Placement, Plan};
+use crate::arch;
+use crate::error::{LoadError, PlanError};
+use crate::layers;
+use crate::state::PAGE;
+use crate::units::Bytes;
+
+/// Where a model comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ModelSource {
+    /// A GGUF file; of a split file, any part.
+    File(PathBuf),
+    /// The demo model inside this library.
+    #[cfg(feature = "demo")]
+    Demo,
+}
+
+impl ModelSource {
+    /// The small story teller inside this library, for trying things without a download.
+    #[cfg(feature = "demo")]
+    #[must_use]
+    pub fn demo() -> Self {
+        Self::Demo
+    }
+
+    fn open(&self) -> Result<Gguf, LoadError> {
+        Ok(match self {
+            Self::File(path) => Gguf::open(path)?,
+            #[cfg(feature = "demo")]
+            Self::Demo => Gguf::from_static(crate::demo::bytes())?,
+        })
+    }
+}
+
+impl From<&str> for ModelSource {
+    fn from(path: &str) -> Self {
+        Self::File(path.into())
+    }
+}
+
+impl From<&Path> for ModelSource {
+    fn from(path: &Path) -> Self {
+        Self::File(path.into())
+    }
+}
+
+impl From<PathBuf> for ModelSource {
+    fn from(path: PathBuf) -> Self {
+        Self::File(path)
+    }
+}
+
+/// Options of an engine. Nothing is read before [`plan`](Self::plan).
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct EngineBuilder {
+    source: ModelSource,
+    placement: Placement,
+    context: Context,
+    sessions: usize,
+    step_rows: usize,
+    threads: Option<NonZeroUsize>,
+    numerics: Numerics,
+    kv: Option<KvType>,
+    isa: Isa,
+    host: Option<HostFacts>,
+}
+
+/// Rows a step may have: long enough that unpacking weights costs little, short enough for a first-level scratch.
+const STEP_ROWS: usize = 512;
+
+impl EngineBuilder {
+    pub(crate) fn new(source: ModelSource) -> Self {
+        Self {
+            source,
+            placement: Placement::Auto,
+            context: Context::Auto,
+            sessions: 1,
+            step_rows: STEP_ROWS,
+            threads: None,
+            numerics: Numerics::Fast,
+            kv: None,
+            isa: Isa::detect(),
+            host: None,
+        }
+    }
+
+    /// Where weights and caches may live.
+    pub fn placement(self, placement: Placement) -> Self {
+        Self { placement, ..self }
+    }
+
+    /// Positions of every session.
+    pub fn context(self, context: Context) -> Self {
+        Self { context, ..self }
+    }
+
+    /// Sessions that can exist at a time, forks included. Default 1.
+    pub fn sessions(self, sessions: usize) -> Self {
+        Self { sessions, ..self }
+    }
+
+    /// Most rows of one step (llama.cpp's ubatch). Default 512.
+    pub fn step_rows(self, step_rows: usize) -> Self {
+        Self { step_rows, ..self }
+    }
+
+    /// CPU threads. Default: the physical cores this process may use.
+    pub fn threads(self, threads: NonZeroUsize) -> Self {
+        Self { threads: Some(threads), ..self }
+    }
+
+    /// How activations are rounded. [`Numerics::Exact`] also keeps keys and values in f32 unless
+    /// [`kv`](Self::kv) says otherwise.
+    pub fn numerics(self, numerics: Numerics) -> Self {
+        Self { numerics, ..self }
+    }
+
+    /// Element type of the key/value cache. Default f16.
+    pub fn kv(self, kv: KvType) -> Self {
+        Self { kv: Some(kv), ..self }
+    }
+
+    /// Instruction set of the CPU kernels; results do not depend on it. Default: the fastest there is.
+    pub fn isa(self, isa: Isa) -> Self {
+        Self { isa, ..self }
+    }
+
+    /// Plans for another machine than this one, or for a part of it.
+    pub fn host(self, host: HostFacts) -> Self {
+        Self { host: Some(host), ..self }
+    }
+
+    /// Reads the header of the file and works out what the engine will need. Weights stay unread.
+    pub fn plan(self) -> Result<Plan, PlanError> {
+        let positive = |option, value: usize| match value {
+            0 => {
+                Err(PlanError::Invalid { option, value: "0".to_owned(), why: "must be positive".to_owned() })
+            }
+            _ => Ok(()),
+        };
+        positive("sessions", self.sessions)?;
+        positive("step_rows", self.step_rows)?;
+        if let Context::Tokens(n) = self.context {
+            positive("context", n)?;
+        }
+        let gguf = self.source.open()?;
+        let def = arch::define(gguf.metadata())?;
+        let (program, weights) = layers::compile(&def, &gguf)?;
+        let host = self.host.unwrap_or_else(HostFacts::read);
+        let kv = self.kv.unwrap_or(match self.numerics {
+            Numerics::Fast => KvType::F16,
+            Numerics::Exact => KvType::F32,
+        });
+        let mut page_bytes = Bytes::default();
+        for attention in &program.attentions {
+            let shape = attention.cache_shape(kv).map_err(|error| PlanError::Invalid {
+                option: "kv",
+                value: format!("{kv:?}"),
+                why: error.to_string(),
+            })?;
+            page_bytes += Bytes::of(1, shape.key_page_bytes() + shape.value_page_bytes());
+        }
+        let demand = Demand {
+            file: Bytes(gguf.file_bytes()),
+            vectors: weights.vector_bytes(),
+            position: Bytes(page_bytes.0 / PAGE as u64),
+            scratch: program.buffer_bytes(self.step_rows, self.step_rows.min(self.sessions)),
+            trained: def.context,
+            sessions: self.sessions,
+            page: PAGE,
+        };
+        let fitted = fit(&demand, self.context, &host)?;
+        let threads = self.threads.unwrap_or(host.cores);
+        Ok(Plan {
+            context: fitted.context,
+            terms: fitted.terms,
+            available: host.available,
+            sessions: self.sessions,
+            step_rows: self.step_rows,
+            placement: match self.placement {
+                Placement::Auto | Placement::Cpu => Placement::Cpu,
+            },
+            numerics: self.numerics,
+            isa: self.isa,
+            threads,
+            kv,
+            gguf,
+            def,
+            program,
+            weights,
+        })
+    }
+}

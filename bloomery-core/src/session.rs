@@ -1,0 +1,161 @@
+//! One conversation's state.
+
+use crate::engine::{Engine, Logits, Turn};
+use crate::error::EngineError;
+use crate::state::{SequenceState, Snapshot};
+
+/// The tokens of one conversation and what the model remembers of them. `Send`: sessions may move between threads.
+///
+/// ```
+/// use bloomery_core::{Engine, ModelSource};
+///
+/// let engine = Engine::builder(ModelSource::demo()).sessions(2).plan()?.load(|_| {})?;
+/// let mut session = engine.session()?;
+/// session.prefill(&[2638, 711, 258, 561])?;
+/// let mut other = session.fork()?;
+/// assert_eq!(session.step(463)?, other.step(463)?);
+/// session.truncate(4)?;
+/// assert_eq!((session.len(), other.len()), (4, 5));
+/// # Ok::<(), bloomery_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Session {
+    pub(crate) engine: Engine,
+    pub(crate) state: SequenceState,
+    logits: Vec<f32>,
+}
+
+impl Session {
+    pub(crate) fn new(engine: &Engine) -> Result<Self, EngineError> {
+        engine.inner.open_session()?;
+        Ok(Self { engine: engine.clone(), state: SequenceState::default(), logits: Vec::new() })
+    }
+
+    /// The engine that runs this session.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Positions in use.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.state.len()
+    }
+
+    /// Whether nothing was fed yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Positions left.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        self.engine.context() - self.len()
+    }
+
+    /// Every token fed so far.
+    #[must_use]
+    pub fn tokens(&self) -> &[u32] {
+        self.state.tokens()
+    }
+
+    /// Appends `tokens` and returns the logits after the last one: one value per id of the vocabulary. On error the
+    /// session is as it was.
+    pub fn prefill(&mut self, tokens: &[u32]) -> Result<&[f32], EngineError> {
+        if tokens.is_empty() {
+            return Err(EngineError::NoTokens { what: "prefill" });
+        }
+        let engine = self.engine.clone();
+        let mut turn = [Turn::new(self, tokens, Logits::Last)];
+        engine.step(&mut turn)?;
+        let [turn] = turn;
+        self.logits = turn.into_logits();
+        Ok(&self.logits)
+    }
+
+    /// Appends one token and returns the logits after it.
+    pub fn step(&mut self, token: u32) -> Result<&[f32], EngineError> {
+        self.prefill(&[token])
+    }
+
+    /// Makes the session hold exactly `tokens`, keeping the longest common beginning. Returns how many positions were
+    /// kept; what is left to feed is `tokens[kept..]`. At least the last token is left, so that its logits can be had.
+    pub fn keep_common(&mut self, tokens: &[u32]) -> Result<usize, EngineError> {
+        let common = self.tokens().iter().zip(tokens).take_while(|(a, b)| a == b).count();
+        let kept = common.min(tokens.len().saturating_sub(1));
+        self.truncate(kept)?;
+        Ok(kept)
+    }
+
+    /// Forgets every position from `len` on.
+    pub fn truncate(&mut self, len: usize) -> Result<(), EngineError> {
+        if len > self.len() {
+            return Err(EngineError::BadPosition { position: len, len: self.len() });
+        }
+        self.state.truncate(len, &mut self.engine.inner.pages());
+        Ok(())
+    }
+
+    /// A second session with the same past, which it shares until one of the two writes to it.
+    pub fn fork(&self) -> Result<Self, EngineError> {
+        self.engine.inner.open_session()?;
+        let state = self.state.fork(&mut self.engine.inner.pages());
+        Ok(Self { engine: self.engine.clone(), state, logits: Vec::new() })
+    }
+
+    /// Copies the session's state out of the engine.
+    pub fn snapshot(&self) -> Result<Snapshot, EngineError> {
+        let backend = self.engine.inner.backend()?;
+        let read = |&page: &u32| {
+            let mut bytes = Vec::with_capacity(backend.page_bytes());
+            backend.read_page(page, &mut bytes);
+            bytes
+        };
+        Ok(Snapshot {
+            model: self.engine.inner.fingerprint(),
+            tokens: self.tokens().to_vec(),
+            pages: self.state.pages().iter().map(read).collect(),
+        })
+    }
+
+    /// Replaces the session's state by a saved one. On error the session is empty or as it was.
+    pub fn restore(&mut self, snapshot: &Snapshot) -> Result<(), EngineError> {
+        let bad = |why: String| Err(EngineError::BadSnapshot { why });
+        if snapshot.model != self.engine.inner.fingerprint() {
+            return bad("it was taken of another model or with another cache type".to_owned());
+        }
+        let (len, context) = (snapshot.tokens.len(), self.engine.context());
+        if len > context {
+            return Err(EngineError::ContextFull { len: 0, adding: len, context });
+        }
+        let mut backend = self.engine.inner.backend()?;
+        let vocab = self.engine.model().vocab;
+        if let Some(&id) = snapshot.tokens.iter().find(|&&id| id as usize >= vocab) {
+            return Err(EngineError::UnknownToken { id, vocab });
+        }
+        let size = backend.page_bytes();
+        let wanted = len.div_ceil(crate::state::PAGE);
+        if snapshot.pages.len() != wanted || snapshot.pages.iter().any(|page| page.len() != size) {
+            return bad(format!("{} pages where {wanted} of {size} bytes are needed", snapshot.pages.len()));
+        }
+        let mut pool = self.engine.inner.pages();
+        self.state.truncate(0, &mut pool);
+        if self.state.grow(&snapshot.tokens, &mut pool).is_none() {
+            return Err(EngineError::ContextFull { len: 0, adding: len, context });
+        }
+        drop(pool);
+        for (&page, bytes) in self.state.pages().iter().zip(&snapshot.pages) {
+            backend.write_page(page, bytes);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.state.truncate(0, &mut self.engine.inner.pages());
+        self.engine.inner.close_session();
+    }
+}

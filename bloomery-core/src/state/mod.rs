@@ -1,0 +1,9 @@
+//! What a sequence remembers: its tokens, and the pages of key/value cache that hold them.
+
+mod pages;
+mod sequence;
+mod snapshot;
+
+pub(crate) use pages::{PAGE, PageId, PagePool};
+pub(crate) use sequence::SequenceState;
+pub use snapshot::Snapshot;

@@ -1,0 +1,117 @@
+//! What must not change a result: how a prompt is cut, who shares a step, forks, cuts and snapshots, threads and
+//! instruction sets. Everything here is compared bit for bit.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+
+#[expect(dead_code, reason = "this binary uses a part of it")]
+mod common;
+
+use std::num::NonZeroUsize;
+
+use bloomery_core::{Engine, Isa, KvType, Logits, Numerics, Snapshot, Turn};
+use common::{ALL, Fixture, all_logits};
+
+fn bits(logits: &[f32]) -> Vec<u32> {
+    logits.iter().map(|x| x.to_bits()).collect()
+}
+
+fn engine(fixture: &Fixture, sessions: usize) -> Engine {
+    fixture.builder().sessions(sessions).plan().unwrap().load(|_| {}).unwrap()
+}
+
+#[test]
+fn chunks_of_a_prompt_give_the_whole() {
+    for fixture in ALL.map(Fixture::read) {
+        for numerics in [Numerics::Fast, Numerics::Exact] {
+            let engine = fixture.engine(numerics);
+            let whole = bits(&all_logits(&engine, &fixture.ids, usize::MAX));
+            for chunk in [1, 7, 16] {
+                let cut = bits(&all_logits(&engine, &fixture.ids, chunk));
+                assert!(cut == whole, "{} in chunks of {chunk}, {numerics:?}", fixture.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn threads_and_instruction_sets_do_not_show() {
+    for fixture in ["llama-k-q8_0", "qwen3moe-k-q3_k_m", "qwen3moe-k-q4_k_m"].map(Fixture::read) {
+        let whole = bits(&all_logits(&engine(&fixture, 1), &fixture.ids, usize::MAX));
+        for isa in Isa::available() {
+            for threads in [1, 2, 3] {
+                let builder = fixture.builder().isa(isa).threads(NonZeroUsize::new(threads).unwrap());
+                let engine = builder.plan().unwrap().load(|_| {}).unwrap();
+                let other = bits(&all_logits(&engine, &fixture.ids, 40));
+                assert!(other == whole, "{} with {isa:?} and {threads} threads", fixture.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn sessions_that_share_steps_do_not_see_each_other() {
+    let fixture = Fixture::read("qwen3moe-k-q4_k_m");
+    let engine = engine(&fixture, 3);
+    let solo: Vec<Vec<u32>> =
+        [1, 20, 90].map(|len| bits(&all_logits(&engine, &fixture.ids[..len], usize::MAX))).to_vec();
+    let mut sessions: Vec<_> = (0..3).map(|_| engine.session().unwrap()).collect();
+    let mut turns: Vec<_> = sessions
+        .iter_mut()
+        .zip([1, 20, 90])
+        .map(|(session, len)| Turn::new(session, &fixture.ids[..len], Logits::All))
+        .collect();
+    engine.step(&mut turns).unwrap();
+    for (turn, solo) in turns.iter().zip(&solo) {
+        assert!(bits(turn.logits()) == *solo);
+    }
+}
+
+#[test]
+fn forks_cuts_and_snapshots_continue_like_a_straight_run() {
+    for kv in [KvType::F16, KvType::F32, KvType::Q8_0] {
+        let fixture = Fixture::read("qwen3moe-k-q4_k_m");
+        let build = || fixture.builder().kv(kv).sessions(2).plan().unwrap().load(|_| {}).unwrap();
+        let engine = build();
+        let straight = all_logits(&engine, &fixture.ids, usize::MAX);
+        let after = |n: usize| bits(&straight[(n - 1) * fixture.vocab..][..fixture.vocab]);
+        // Inside a page, at its end, and just past it.
+        for cut in [1, 63, 64, 65, 100] {
+            let mut session = engine.session().unwrap();
+            session.prefill(&fixture.ids).unwrap();
+            session.truncate(cut).unwrap();
+            let mut fork = session.fork().unwrap();
+            // The fork goes another way and must leave the original alone.
+            fork.prefill(&[fixture.ids[0]; 70]).unwrap();
+            let again = bits(session.prefill(&fixture.ids[cut..]).unwrap());
+            assert!(again == after(fixture.ids.len()), "{kv:?} cut at {cut}");
+            drop(fork);
+            session.truncate(cut).unwrap();
+            let bytes = session.snapshot().unwrap().to_bytes();
+            let other = build();
+            let mut restored = other.session().unwrap();
+            restored.restore(&Snapshot::from_bytes(&bytes).unwrap()).unwrap();
+            assert_eq!(restored.tokens(), &fixture.ids[..cut]);
+            let next = bits(restored.prefill(&fixture.ids[cut..cut + 1]).unwrap());
+            assert!(next == after(cut + 1), "{kv:?} restored at {cut}");
+        }
+    }
+}
+
+#[test]
+fn small_steps_cut_turns_without_changing_them() {
+    let fixture = Fixture::read("llama-k-q8_0");
+    let whole = bits(&all_logits(&engine(&fixture, 1), &fixture.ids, usize::MAX));
+    let small = fixture.builder().step_rows(3).numerics(Numerics::Fast).plan().unwrap().load(|_| {}).unwrap();
+    assert!(bits(&all_logits(&small, &fixture.ids, usize::MAX)) == whole);
+}
+
+#[test]
+fn a_session_gives_back_what_it_held() {
+    let fixture = Fixture::read("llama-k-q8_0");
+    let engine = engine(&fixture, 1);
+    for _ in 0..20 {
+        let mut session = engine.session().unwrap();
+        session.prefill(&fixture.ids).unwrap();
+        assert!(engine.session().is_err());
+    }
+}
