@@ -1,0 +1,105 @@
+//! Our side of a benchmark.
+
+use std::time::Instant;
+
+use bloomery_core::{Context, Engine, EngineError, Logits, Session, Turn};
+use bloomery_examples::{Failure, ModelArgs, Random, load};
+
+use crate::args::Args;
+use crate::test::{Kind, Test};
+
+/// An engine with the sessions that the widest test needs.
+pub(crate) struct Runner {
+    engine: Engine,
+    sessions: Vec<Session>,
+    random: Random,
+    threads: usize,
+}
+
+impl Runner {
+    /// Loads a model for all tests.
+    pub(crate) fn new(args: &Args, model: &ModelArgs) -> Result<Self, Failure> {
+        let builder = model.builder()?.context(Context::Tokens(args.context())).sessions(args.sessions());
+        let builder = builder.step_rows(args.ubatch_size as usize);
+        let plan = builder.plan().map_err(|error| Failure::from(error).about(model.name()))?;
+        let threads = plan.threads().get();
+        let engine = load(plan).map_err(|failure| failure.about(model.name()))?;
+        let sessions = (0..args.sessions()).map(|_| engine.session()).collect::<Result<_, _>>()?;
+        Ok(Self { engine, sessions, random: Random::new(1), threads })
+    }
+
+    /// CPU threads of the engine.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads
+    }
+
+    /// One unmeasured round: a whole prompt, or one step.
+    pub(crate) fn warm_up(&mut self, test: Test) -> Result<(), Failure> {
+        let tokens = match test.kind {
+            Kind::Prompt => test.tokens,
+            Kind::Generate => 1,
+        };
+        self.rate(Test { tokens, ..test }).map(|_| ())
+    }
+
+    /// Tokens per second of one round, all sequences together. Filling the context is not part of it.
+    pub(crate) fn rate(&mut self, test: Test) -> Result<f64, Failure> {
+        self.fill(test)?;
+        let ids = self.ids(test.tokens * test.parallel, test.depth == 0);
+        let start = Instant::now();
+        match test.kind {
+            Kind::Prompt => {
+                self.sessions[0].prefill(&ids)?;
+            }
+            Kind::Generate => {
+                for step in ids.chunks_exact(test.parallel) {
+                    self.step(step)?;
+                }
+            }
+        }
+        Ok((test.tokens * test.parallel) as f64 / start.elapsed().as_secs_f64())
+    }
+
+    /// Brings the test's sessions to its depth and empties all others.
+    fn fill(&mut self, test: Test) -> Result<(), EngineError> {
+        for index in 0..self.sessions.len() {
+            let depth = if index < test.parallel { test.depth } else { 0 };
+            let len = self.sessions[index].len();
+            if len < depth {
+                let ids = self.ids(depth - len, len == 0);
+                self.sessions[index].prefill(&ids)?;
+            } else {
+                self.sessions[index].truncate(depth)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Random ids. Those that open a sequence begin with the BOS where the model wants one.
+    fn ids(&mut self, count: usize, opens: bool) -> Vec<u32> {
+        let tokenizer = self.engine.tokenizer();
+        let bos = tokenizer.bos().filter(|_| opens && tokenizer.adds_bos());
+        let mut ids = self.random.ids(count, self.engine.model().vocab);
+        if let (Some(first), Some(bos)) = (ids.first_mut(), bos) {
+            *first = bos;
+        }
+        ids
+    }
+
+    /// One token in each of the first sessions, in one pass.
+    fn step(&mut self, tokens: &[u32]) -> Result<(), EngineError> {
+        let pairs = self.sessions.iter_mut().zip(tokens);
+        let mut turns: Vec<Turn<'_>> = pairs
+            .map(|(session, token)| Turn::new(session, std::slice::from_ref(token), Logits::Last))
+            .collect();
+        self.engine.step(&mut turns)
+    }
+
+    /// Weights read per second in units of 1e9 bytes, where that is a simple product.
+    pub(crate) fn gigabytes(&self, test: Test, rate: f64) -> String {
+        match (test.kind, test.parallel) {
+            (Kind::Generate, 1) => format!("{:.2}", self.engine.bytes_per_token().0 as f64 * rate / 1e9),
+            _ => String::new(),
+        }
+    }
+}

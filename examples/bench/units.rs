@@ -1,0 +1,6 @@
+//! The unit tests of `bench`.
+#![forbid(unsafe_code)]
+
+mod args;
+mod test;
+mod theirs;

@@ -1,0 +1,122 @@
+//! The flags that say which model runs where.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use bloomery_core::{Context, Engine, EngineBuilder, KvType, ModelSource, Numerics, Placement, Plan};
+use clap::{Args, ValueEnum};
+
+use crate::args::Alias;
+use crate::exit::{Failure, Status};
+
+/// Flags of [`ModelArgs`] that clap cannot spell.
+pub const MODEL_ALIASES: [Alias; 2] = [("-ctk", "--cache-type-k"), ("-ctv", "--cache-type-v")];
+
+/// Which model, and how it runs.
+#[derive(Debug, Clone, Default, Args)]
+pub struct ModelArgs {
+    /// GGUF file; of a split file, any part [default: the built-in demo model]
+    #[arg(short, long, value_name = "FILE")]
+    pub model: Option<PathBuf>,
+    /// CPU threads [default: the physical cores]
+    #[arg(short, long, value_name = "N", default_value_t = -1, hide_default_value = true, allow_negative_numbers = true)]
+    pub threads: i32,
+    /// Where weights live: auto or cpu
+    #[arg(long, value_name = "WORD", default_value = "auto")]
+    pub place: String,
+    /// Type of cached keys and values (also -ctk) [default: f16, f32 with exact numerics]
+    #[arg(long, value_name = "TYPE")]
+    pub cache_type_k: Option<CacheType>,
+    /// Must equal --cache-type-k (also -ctv)
+    #[arg(long, value_name = "TYPE")]
+    pub cache_type_v: Option<CacheType>,
+}
+
+/// llama.cpp's names of cache types.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CacheType {
+    /// 2 bytes a value.
+    #[value(name = "f16")]
+    F16,
+    /// 34 bytes for 32 values.
+    #[value(name = "q8_0")]
+    Q8_0,
+    /// 4 bytes a value, exact.
+    #[value(name = "f32")]
+    F32,
+}
+
+impl CacheType {
+    /// llama.cpp's name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::F16 => "f16",
+            Self::Q8_0 => "q8_0",
+            Self::F32 => "f32",
+        }
+    }
+}
+
+impl From<CacheType> for KvType {
+    fn from(cache: CacheType) -> Self {
+        match cache {
+            CacheType::F16 => Self::F16,
+            CacheType::Q8_0 => Self::Q8_0,
+            CacheType::F32 => Self::F32,
+        }
+    }
+}
+
+impl ModelArgs {
+    /// The model as messages name it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.model.as_ref().map_or_else(|| "the demo model".to_owned(), |path| path.display().to_string())
+    }
+
+    /// The cache type that was asked for.
+    pub fn cache(&self) -> Result<Option<CacheType>, Failure> {
+        match (self.cache_type_k, self.cache_type_v) {
+            (k, None) => Ok(k),
+            (Some(k), Some(v)) if k == v => Ok(Some(k)),
+            (None, Some(v)) if v == CacheType::F16 => Ok(Some(v)),
+            (k, Some(v)) => {
+                let k = k.unwrap_or(CacheType::F16).name();
+                let message =
+                    format!("--cache-type-v {} with --cache-type-k {k}: both must be equal", v.name());
+                Err(Failure::new(Status::Usage, message))
+            }
+        }
+    }
+
+    /// An engine builder with these flags.
+    pub fn builder(&self) -> Result<EngineBuilder, Failure> {
+        let source = self.model.clone().map_or_else(ModelSource::demo, ModelSource::from);
+        let place: Placement = self.place.parse()?;
+        let mut builder = Engine::builder(source).placement(place);
+        match self.threads {
+            -1 => {}
+            n => match usize::try_from(n).ok().and_then(NonZeroUsize::new) {
+                Some(threads) => builder = builder.threads(threads),
+                None => {
+                    return Err(Failure::new(
+                        Status::Usage,
+                        format!("--threads {n}: must be positive, or -1 for the default"),
+                    ));
+                }
+            },
+        }
+        if let Some(cache) = self.cache()? {
+            builder = builder.kv(cache.into());
+        }
+        Ok(builder)
+    }
+
+    /// A plan for one session of `context` positions, with rounded or exact activations.
+    pub fn plan_for(&self, context: usize, exact: bool) -> Result<Plan, Failure> {
+        let numerics = if exact { Numerics::Exact } else { Numerics::Fast };
+        let builder = self.builder()?.numerics(numerics).context(Context::Tokens(context));
+        builder.plan().map_err(|error| Failure::from(error).about(self.name()))
+    }
+}
