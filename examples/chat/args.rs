@@ -33,7 +33,7 @@ pub(crate) struct Args {
     #[arg(short = 'p', long = "prompt", value_name = "TEXT", conflicts_with = "words")]
     text: Option<String>,
     /// Positions of the conversation; 0: as many as the model was trained for and memory allows
-    #[arg(short, long, alias = "ctx", value_name = "N", default_value_t = 0)]
+    #[arg(short, long, alias = "ctx", value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
     pub(crate) ctx_size: usize,
     /// Most tokens of an answer; -1: until the model ends it
     #[arg(short = 'n', long, aliases = ["n-predict"], value_name = "N", default_value_t = -1, allow_negative_numbers = true)]

@@ -27,7 +27,7 @@ pub(crate) struct TextArgs {
     #[arg(short, long, value_name = "TEXT")]
     pub(crate) file: Option<PathBuf>,
     /// Tokens of a chunk
-    #[arg(short, long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(3..))]
+    #[arg(short, long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(3..), allow_negative_numbers = true)]
     pub(crate) ctx_size: u32,
     /// Chunks to score [default: all]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

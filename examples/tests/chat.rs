@@ -16,6 +16,7 @@ fn usage_errors_end_with_64_and_help_with_0() {
     run(CHAT, &["-n"]).refused(64, "--predict");
     run(CHAT, &["--temp", "inf", "hello"]).refused(64, "temperature");
     run(CHAT, &["-t", "0", "hello"]).refused(64, "--threads 0");
+    run(CHAT, &["-c", "-1", "hello"]).refused(64, "--ctx-size");
     run(CHAT, &["--place", "moon", "hello"]).refused(64, "moon");
     run(CHAT, &["-ctk", "q3_k", "hello"]).refused(64, "q3_k");
     run(CHAT, &["-ctk", "f16", "-ctv", "q8_0", "hello"]).refused(64, "--cache-type-v q8_0");
