@@ -38,7 +38,7 @@ fn generate(args: Args) -> Result<(), Failure> {
     let mut session = engine.session()?;
     let params = Params { max_tokens: Some(args.predict), ignore_end: true, ..Params::greedy() };
     let mut generated = Vec::with_capacity(args.predict);
-    for piece in session.generate_tokens(ids, 0, &params)? {
+    for piece in session.generate_tokens(&ids, &params)? {
         generated.extend(piece?.token);
     }
     writeln!(io::stdout(), "{}", serde_json::json!(generated))?;

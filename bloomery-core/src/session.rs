@@ -22,13 +22,15 @@ use crate::state::{SequenceState, Snapshot};
 pub struct Session {
     pub(crate) engine: Engine,
     pub(crate) state: SequenceState,
+    /// Generated last and not yet run.
+    pub(crate) unfed: Option<u32>,
     logits: Vec<f32>,
 }
 
 impl Session {
     pub(crate) fn new(engine: &Engine) -> Result<Self, EngineError> {
         engine.inner.open_session()?;
-        Ok(Self { engine: engine.clone(), state: SequenceState::default(), logits: Vec::new() })
+        Ok(Self { engine: engine.clone(), state: SequenceState::default(), unfed: None, logits: Vec::new() })
     }
 
     /// The engine that runs this session.
@@ -72,6 +74,7 @@ impl Session {
         engine.step(&mut turn)?;
         let [turn] = turn;
         self.logits = turn.into_logits();
+        self.unfed = None;
         Ok(&self.logits)
     }
 
@@ -95,6 +98,7 @@ impl Session {
             return Err(EngineError::BadPosition { position: len, len: self.len() });
         }
         self.state.truncate(len, &mut self.engine.inner.pages());
+        self.unfed = None;
         Ok(())
     }
 
@@ -102,7 +106,7 @@ impl Session {
     pub fn fork(&self) -> Result<Self, EngineError> {
         self.engine.inner.open_session()?;
         let state = self.state.fork(&mut self.engine.inner.pages());
-        Ok(Self { engine: self.engine.clone(), state, logits: Vec::new() })
+        Ok(Self { engine: self.engine.clone(), state, unfed: self.unfed, logits: Vec::new() })
     }
 
     /// Copies the session's state out of the engine.
@@ -142,6 +146,7 @@ impl Session {
         }
         let mut pool = self.engine.inner.pages();
         self.state.truncate(0, &mut pool);
+        self.unfed = None;
         if self.state.grow(&snapshot.tokens, &mut pool).is_none() {
             return Err(EngineError::ContextFull { len: 0, adding: len, context });
         }

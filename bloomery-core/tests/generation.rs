@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use bloomery_core::sampling::Seed;
+use bloomery_core::tokenizer::Specials;
 use bloomery_core::{Cancel, Context, Conversation, Engine, ModelSource, Params, StopReason};
 
 fn engine(context: usize) -> Engine {
@@ -93,4 +94,23 @@ fn later_turns_reuse_what_the_session_holds() {
     let warm = again(&mut session);
     drop(session);
     assert_eq!(warm, again(&mut engine.session().unwrap()));
+}
+
+#[test]
+fn a_generation_goes_on_where_the_last_one_stopped() {
+    let engine = engine(256);
+    let params = Params { max_tokens: Some(6), ..Params::greedy() };
+    let mut session = engine.session().unwrap();
+    let pieces = |session: &mut bloomery_core::Session, text: &str| -> Vec<u32> {
+        session.generate(text, &params).unwrap().filter_map(|piece| piece.unwrap().token).collect()
+    };
+    let mut tokens = engine.tokenizer().encode("Once upon a time", Specials::AsText).unwrap();
+    tokens.extend(pieces(&mut session, "Once upon a time"));
+    tokens.extend(engine.tokenizer().encode(" and", Specials::AsText).unwrap());
+    let next = pieces(&mut session, " and");
+    assert_eq!(session.tokens()[..tokens.len()], tokens);
+    drop(session);
+    let mut straight = engine.session().unwrap();
+    let again = straight.generate_tokens(&tokens, &params).unwrap();
+    assert_eq!(again.filter_map(|piece| piece.unwrap().token).collect::<Vec<_>>(), next);
 }

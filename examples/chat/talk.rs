@@ -160,9 +160,8 @@ impl Talk {
             let message = format!("the conversation has {adding} tokens and the context {context}");
             return Err(Failure::new(Status::Data, message));
         }
-        let kept = self.session.keep_common(prompt)?;
         let running = self.interrupts.begin();
-        let generation = self.session.generate_tokens(prompt[kept..].to_vec(), kept, &self.params)?;
+        let generation = self.session.generate_tokens(prompt, &self.params)?;
         let mut generation = generation.cancelled_by(running.cancel());
         let (mut answer, mut tokens) = (String::new(), Vec::new());
         for piece in generation.by_ref() {

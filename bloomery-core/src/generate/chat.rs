@@ -97,11 +97,6 @@ impl Conversation {
         if let Some(bos) = tokenizer.bos().filter(|bos| tokenizer.adds_bos() && tokens.first() != Some(bos)) {
             tokens.insert(0, bos);
         }
-        let (adding, context) = (tokens.len(), engine.context());
-        if adding > context {
-            return Err(EngineError::ContextFull { len: 0, adding, context });
-        }
-        let kept = session.keep_common(&tokens)?;
-        session.generate_tokens(tokens.split_off(kept), kept, params)
+        session.generate_tokens(&tokens, params)
     }
 }

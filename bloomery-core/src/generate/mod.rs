@@ -90,7 +90,8 @@ fn rate(tokens: usize, time: Duration) -> f64 {
     if time.is_zero() { 0.0 } else { tokens as f64 / time.as_secs_f64() }
 }
 
-/// A running generation: an iterator of pieces. The session is left with everything that was fed and generated.
+/// A running generation: an iterator of pieces. The session is left with everything that was fed and generated, but for
+/// the last token, which is run when [`Session::generate`] goes on.
 #[derive(Debug)]
 pub struct Generation<'s> {
     session: &'s mut Session,
@@ -102,8 +103,6 @@ pub struct Generation<'s> {
     stops: StopMatcher,
     limit: usize,
     ignore_end: bool,
-    /// Sampled but not yet fed.
-    pending: Option<u32>,
     cancel: Cancel,
     timings: Timings,
     ended: Option<StopReason>,
@@ -114,16 +113,31 @@ impl Session {
     /// it has one. No chat template is applied: see [`Conversation`] for that.
     pub fn generate(&mut self, text: &str, params: &Params) -> Result<Generation<'_>, EngineError> {
         let tokenizer = self.engine.tokenizer();
-        let tokens = match self.is_empty() {
+        let mut tokens: Vec<u32> = self.unfed.into_iter().collect();
+        tokens.extend(match self.is_empty() {
             true => tokenizer.encode_prompt(text, Specials::AsText)?,
             false => tokenizer.encode(text, Specials::AsText)?,
-        };
-        self.generate_tokens(tokens, 0, params)
+        });
+        self.generate_after(tokens, 0, params)
     }
 
-    /// Feeds `tokens` after what the session holds and generates from there. `cached` is only for
-    /// [`Timings::cached`].
+    /// Generates after exactly `tokens`. What the session already holds of them is kept and not run again; everything
+    /// else it holds is forgotten.
     pub fn generate_tokens(
+        &mut self,
+        tokens: &[u32],
+        params: &Params,
+    ) -> Result<Generation<'_>, EngineError> {
+        let (adding, context) = (tokens.len(), self.engine.context());
+        if adding > context {
+            return Err(EngineError::ContextFull { len: 0, adding, context });
+        }
+        let kept = self.keep_common(tokens)?;
+        self.generate_after(tokens[kept..].to_vec(), kept, params)
+    }
+
+    /// Generates after what the session holds and `tokens`.
+    fn generate_after(
         &mut self,
         tokens: Vec<u32>,
         cached: usize,
@@ -152,7 +166,6 @@ impl Session {
             fed: 0,
             logits: Vec::new(),
             sampler,
-            pending: None,
             cancel: Cancel::default(),
             timings: Timings { cached, ..Timings::default() },
             ended: None,
@@ -231,7 +244,7 @@ impl Generation<'_> {
         if self.timings.generated >= self.limit {
             return Ok(self.end(StopReason::MaxTokens));
         }
-        if let Some(token) = self.pending.take() {
+        if let Some(token) = self.session.unfed {
             if self.session.room() == 0 {
                 return Ok(self.end(StopReason::ContextFull));
             }
@@ -241,7 +254,7 @@ impl Generation<'_> {
         }
         let token = self.sampler.sample(&self.logits, None)?.id;
         self.sampler.accept(token);
-        self.pending = Some(token);
+        self.session.unfed = Some(token);
         self.timings.generated += 1;
         self.timings.generate_time += start.elapsed();
         if !self.ignore_end && self.session.engine.tokenizer().is_end_of_generation(token) {
