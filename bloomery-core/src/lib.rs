@@ -23,6 +23,7 @@
 mod arch;
 mod backend;
 pub mod chat;
+pub mod constrain;
 pub mod def;
 #[cfg(feature = "demo")]
 mod demo;

@@ -1,0 +1,2 @@
+//! bloomery-serve.
+fn main() {}
