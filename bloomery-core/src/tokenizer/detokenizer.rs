@@ -35,6 +35,12 @@ impl Detokenizer {
         text
     }
 
+    /// Whether bytes of an unfinished character are held back.
+    #[must_use]
+    pub fn is_inside_character(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
     /// Ends the stream: an unfinished character becomes U+FFFD. The detokenizer can be used again.
     pub fn finish(&mut self) -> String {
         let text = String::from_utf8_lossy(&self.pending).into_owned();

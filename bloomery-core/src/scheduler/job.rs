@@ -1,0 +1,134 @@
+//! What is asked of a scheduler, and what comes back.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::constrain::Constraint;
+use crate::error::EngineError;
+use crate::generate::{Params, StopReason};
+use crate::sampling::Sampled;
+
+/// One request for tokens.
+pub struct Job {
+    /// The prompt, at least one token and fewer than the context.
+    pub prompt: Vec<u32>,
+    /// How to generate.
+    pub params: Params,
+    /// What narrows the choice of tokens.
+    pub constraint: Option<Box<dyn Constraint>>,
+    /// The slot that has to run it; `None` is any.
+    pub slot: Option<usize>,
+    /// Whether positions that are already computed may be used.
+    pub reuse: bool,
+    /// Shown in [`SlotStatus`](super::SlotStatus) while the job runs and after it; the scheduler does not look at it.
+    pub tag: Option<Arc<dyn Any + Send + Sync>>,
+    /// Where events go.
+    pub sink: Box<dyn Sink>,
+}
+
+impl Job {
+    /// A job that may use everything that is known of its prompt, in any slot.
+    pub fn new(prompt: Vec<u32>, params: Params, sink: Box<dyn Sink>) -> Self {
+        Self { prompt, params, constraint: None, slot: None, reuse: true, tag: None, sink }
+    }
+}
+
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Job")
+            .field("prompt", &self.prompt.len())
+            .field("params", &self.params)
+            .field("constraint", &self.constraint)
+            .field("slot", &self.slot)
+            .field("reuse", &self.reuse)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Takes the events of one job. Called on the scheduler's thread, so neither method may block.
+pub trait Sink: Send {
+    /// Whether there is room for more events, and anyone to read them. Asked before every step: a full sink pauses its
+    /// job, a closed one ends it.
+    fn state(&self) -> SinkState;
+
+    /// Takes one event. A step has at most two for a job: a token and the end.
+    fn send(&mut self, event: Event);
+}
+
+/// What a [`Sink`] can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SinkState {
+    /// It can take at least two more events.
+    Open,
+    /// Its reader is slow.
+    Full,
+    /// Its reader is gone.
+    Closed,
+}
+
+/// What happens to a job, in this order: `Started`, `Prompt` after each part of the prompt, `Token`s, and one of `Done`
+/// and `Failed`.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Event {
+    /// A slot has taken the job.
+    Started {
+        /// The slot.
+        slot: usize,
+        /// Prompt tokens that need not be computed.
+        cached: usize,
+    },
+    /// A part of the prompt is computed.
+    Prompt(Progress),
+    /// A token was generated.
+    Token(Token),
+    /// The generation has ended.
+    Done(Outcome),
+    /// The job could not go on.
+    Failed(EngineError),
+}
+
+/// How far a job is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Progress {
+    /// Prompt tokens that were known already.
+    pub cached: usize,
+    /// Prompt tokens computed so far.
+    pub prompt: usize,
+    /// From the start in a slot to the first token, or until now.
+    pub prompt_time: Duration,
+    /// Tokens generated.
+    pub generated: usize,
+    /// Since the first token.
+    pub generate_time: Duration,
+}
+
+/// A generated token.
+#[derive(Debug, Clone)]
+pub struct Token {
+    /// The token, with probabilities where [`SamplingParams::n_probs`](crate::sampling::SamplingParams) asks for them.
+    pub sampled: Sampled,
+    /// Text that is certain with this token: empty inside a character and inside what may become a stop text.
+    pub text: String,
+    /// How far the job is with this token.
+    pub progress: Progress,
+}
+
+/// How a generation ended.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// Why.
+    pub reason: StopReason,
+    /// Text that was held back until now.
+    pub text: String,
+    /// Which of [`Params::stop`] appeared.
+    pub stop: Option<usize>,
+    /// How far the job came.
+    pub progress: Progress,
+    /// Tokens of prompt and answer that the slot holds.
+    pub held: usize,
+    /// The seed that was used.
+    pub seed: u32,
+}

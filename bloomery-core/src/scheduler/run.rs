@@ -1,0 +1,276 @@
+//! One job in a slot: what it has fed and generated, and how its next token is chosen.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::job::{Event, Job, Outcome, Progress, SinkState, Token};
+use super::status::SlotStatus;
+use crate::constrain::{Constraint, Next};
+use crate::engine::{Engine, Logits, Turn};
+use crate::error::EngineError;
+use crate::generate::{Params, StopReason};
+use crate::sampling::{Sampled, Sampler, StopMatcher};
+use crate::session::Session;
+use crate::tokenizer::Detokenizer;
+
+/// A job between its submission and its end. Without a session it waits, also after it was preempted.
+pub(super) struct Run {
+    pub(super) task: u64,
+    pub(super) job: Job,
+    pub(super) session: Option<Session>,
+    /// The prompt and what was generated. What the session does not hold of it has to be computed.
+    pub(super) tokens: Vec<u32>,
+    pub(super) progress: Progress,
+    pub(super) new_line: bool,
+    /// The job whose prompt begins like this one's, and how many tokens they have in common.
+    pub(super) follows: Option<(u64, usize)>,
+    chooser: Chooser,
+    detokenizer: Detokenizer,
+    stops: StopMatcher,
+    clock: Clock,
+    /// Given back when the job is over.
+    _place: Place,
+}
+
+/// A place among the jobs that may run or wait.
+pub(super) struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    pub(super) fn reserve(jobs: &Arc<AtomicUsize>, most: usize) -> Option<Self> {
+        let more = |jobs| (jobs < most).then_some(jobs + 1);
+        jobs.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok().map(|_| Self(Arc::clone(jobs)))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Bytes of the longest character, and so the most tokens that can be missing of one.
+const LONGEST_CHARACTER: usize = 4;
+
+/// When the job's two phases began.
+#[derive(Default)]
+struct Clock {
+    started: Option<Instant>,
+    first_token: Option<Instant>,
+}
+
+/// Chooses tokens: the sampler, under the job's constraint.
+struct Chooser {
+    sampler: Sampler,
+    constraint: Option<Box<dyn Constraint>>,
+}
+
+impl Chooser {
+    /// The next token, or `None` when the constraint says that the text is complete.
+    fn choose(&mut self, logits: &[f32]) -> Result<Option<Sampled>, EngineError> {
+        let sampled = match self.constraint.as_mut().map(|constraint| constraint.next()).transpose()? {
+            None | Some(Next::Any) => self.sampler.sample(logits, None)?,
+            Some(Next::Among(mask)) => self.sampler.sample(logits, Some(mask))?,
+            Some(Next::Only(id)) => self.sampler.forced(logits, id)?,
+            Some(Next::End) => return Ok(None),
+        };
+        self.sampler.accept(sampled.id);
+        if let Some(constraint) = &mut self.constraint {
+            constraint.accept(sampled.id)?;
+        }
+        Ok(Some(sampled))
+    }
+}
+
+impl Run {
+    pub(super) fn new(engine: &Engine, task: u64, mut job: Job, place: Place) -> Result<Self, EngineError> {
+        let sampler = engine.sampler(&job.params, &job.prompt)?;
+        Ok(Self {
+            task,
+            session: None,
+            tokens: job.prompt.clone(),
+            progress: Progress::default(),
+            new_line: false,
+            follows: None,
+            chooser: Chooser { sampler, constraint: job.constraint.take() },
+            detokenizer: engine.tokenizer().continuation(job.params.special),
+            stops: StopMatcher::new(job.params.stop.iter().cloned()),
+            clock: Clock::default(),
+            _place: place,
+            job,
+        })
+    }
+
+    /// Takes a slot: a session that knows as much of the tokens as anything does.
+    pub(super) fn start(&mut self, engine: &Engine, slot: usize) -> Result<(), EngineError> {
+        let mut session = engine.session()?;
+        let known = if self.job.reuse { session.adopt(&self.tokens)? } else { 0 };
+        self.session = Some(session);
+        if self.clock.started.is_none() {
+            self.clock.started = Some(Instant::now());
+            self.progress.cached = known;
+            self.job.sink.send(Event::Started { slot, cached: known });
+        }
+        Ok(())
+    }
+
+    /// Looks again for what others have computed of the prompt.
+    pub(super) fn adopt_more(&mut self) -> Result<(), EngineError> {
+        let Some(session) = self.session.as_mut().filter(|_| self.job.reuse) else { return Ok(()) };
+        let before = session.len();
+        let known = session.adopt(&self.tokens)?;
+        if self.progress.generated == 0 {
+            self.progress.cached += known.saturating_sub(before);
+        }
+        Ok(())
+    }
+
+    /// Positions that the session holds.
+    pub(super) fn known(&self) -> usize {
+        self.session.as_ref().map_or(0, Session::len)
+    }
+
+    /// Tokens that the session does not hold yet.
+    pub(super) fn pending(&self) -> usize {
+        self.tokens.len() - self.known()
+    }
+
+    /// Computes the next `rows` pending tokens.
+    pub(super) fn turn(&mut self, rows: usize) -> Option<Turn<'_>> {
+        let session = self.session.as_mut()?;
+        let (start, end) = (session.len(), session.len() + rows);
+        let want = if end == self.tokens.len() { Logits::Last } else { Logits::None };
+        Some(Turn::new(session, &self.tokens[start..end], want))
+    }
+
+    /// Lets others use what is computed so far.
+    pub(super) fn publish(&mut self) {
+        if let Some(session) = &mut self.session {
+            session.publish();
+        }
+    }
+
+    pub(super) fn show(&self, status: &mut SlotStatus) {
+        status.busy = true;
+        status.task = Some(self.task);
+        status.prompt = self.job.prompt.len();
+        status.progress = self.progress;
+        status.remaining = self.remaining();
+        status.new_line = self.new_line;
+        if !same(&status.tag, &self.job.tag) {
+            status.tag.clone_from(&self.job.tag);
+        }
+    }
+
+    /// Whether only the newest token has to be computed.
+    pub(super) fn is_generating(&self) -> bool {
+        self.progress.generated > 0 && self.pending() == 1
+    }
+
+    pub(super) fn sink_state(&self) -> SinkState {
+        self.job.sink.state()
+    }
+
+    pub(super) fn params(&self) -> &Params {
+        &self.job.params
+    }
+
+    /// Tokens that may still be generated.
+    pub(super) fn remaining(&self) -> Option<usize> {
+        self.params().max_tokens.map(|most| most.saturating_sub(self.progress.generated))
+    }
+
+    /// Takes in a step that computed `fed` tokens of this job; `logits` are those after the last token when that was
+    /// among them. Returns whether the job has ended.
+    pub(super) fn advance(&mut self, engine: &Engine, fed: usize, logits: &[f32]) -> bool {
+        let prompt = self.progress.generated == 0;
+        if prompt {
+            self.progress.prompt += fed;
+            self.progress.prompt_time = self.since_start();
+            self.job.sink.send(Event::Prompt(self.progress));
+        }
+        if logits.is_empty() {
+            return false;
+        }
+        if prompt && self.params().max_tokens == Some(0) {
+            self.finish(StopReason::MaxTokens, None);
+            return true;
+        }
+        match self.choose(engine, logits) {
+            Ok(ended) => ended,
+            Err(error) => {
+                self.fail(error);
+                true
+            }
+        }
+    }
+
+    fn choose(&mut self, engine: &Engine, logits: &[f32]) -> Result<bool, EngineError> {
+        let Some(sampled) = self.chooser.choose(logits)? else {
+            self.finish(StopReason::End, None);
+            return Ok(true);
+        };
+        let now = Instant::now();
+        let first = *self.clock.first_token.get_or_insert(now);
+        self.tokens.push(sampled.id);
+        self.progress.generated += 1;
+        self.progress.generate_time = now - first;
+        let ended = !self.params().ignore_end && engine.tokenizer().is_end_of_generation(sampled.id);
+        let text = self.detokenizer.push(sampled.id);
+        self.new_line |= text.contains('\n');
+        let step = self.stops.push(&text);
+        self.job.sink.send(Event::Token(Token { sampled, text: step.emit, progress: self.progress }));
+        let reason = if step.stopped.is_some() {
+            StopReason::StopText
+        } else if ended {
+            StopReason::End
+        } else if self.tokens.len() >= engine.context() {
+            StopReason::ContextFull
+        } else if self.is_at_limit() {
+            StopReason::MaxTokens
+        } else {
+            return Ok(false);
+        };
+        self.finish(reason, step.stopped);
+        Ok(true)
+    }
+
+    /// Whether the budget is used up. A character that has begun may overrun it by its own bytes.
+    fn is_at_limit(&self) -> bool {
+        let over = self.params().max_tokens.and_then(|most| self.progress.generated.checked_sub(most));
+        over.is_some_and(|over| over >= LONGEST_CHARACTER || !self.detokenizer.is_inside_character())
+    }
+
+    fn finish(&mut self, mut reason: StopReason, mut stop: Option<usize>) {
+        let mut text = String::new();
+        if stop.is_none() {
+            // A character that never became whole is dropped.
+            let step = self.stops.push("");
+            text = step.emit;
+            stop = step.stopped;
+            match stop {
+                Some(_) => reason = StopReason::StopText,
+                None => text.push_str(&self.stops.finish()),
+            }
+        }
+        let (progress, held, seed) = (self.progress, self.tokens.len(), self.chooser.sampler.seed());
+        self.job.sink.send(Event::Done(Outcome { reason, text, stop, progress, held, seed }));
+    }
+
+    pub(super) fn fail(&mut self, error: EngineError) {
+        self.job.sink.send(Event::Failed(error));
+    }
+
+    fn since_start(&self) -> Duration {
+        self.clock.started.map_or(Duration::ZERO, |started| started.elapsed())
+    }
+}
+
+/// Whether two tags are one.
+fn same<T: ?Sized>(a: &Option<Arc<T>>, b: &Option<Arc<T>>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => Arc::ptr_eq(a, b),
+        (None, None) => true,
+        _ => false,
+    }
+}

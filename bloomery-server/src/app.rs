@@ -1,0 +1,52 @@
+//! What all routes share once the model is loaded.
+
+use std::time::SystemTime;
+
+use bloomery_core::chat::ChatTemplate;
+use bloomery_core::scheduler::Scheduler;
+use bloomery_core::{Engine, EngineError};
+
+use crate::options::ServeOptions;
+
+/// A loaded model and how it is served.
+#[derive(Debug)]
+pub struct App {
+    /// The model.
+    pub engine: Engine,
+    /// Runs the jobs.
+    pub scheduler: Scheduler,
+    /// Defaults and switches.
+    pub options: ServeOptions,
+    /// The file's template, or the one that was named instead.
+    pub template: Option<ChatTemplate>,
+    /// When the process started.
+    pub started: SystemTime,
+}
+
+impl App {
+    /// Puts the parts together. `template` takes the place of the file's own.
+    ///
+    /// # Errors
+    /// None yet; what is derived from the template may fail later.
+    pub fn new(
+        scheduler: Scheduler,
+        options: ServeOptions,
+        template: Option<ChatTemplate>,
+    ) -> Result<Self, EngineError> {
+        let engine = scheduler.engine().clone();
+        let template = template.or_else(|| engine.chat_template().cloned());
+        Ok(Self { engine, scheduler, options, template, started: SystemTime::now() })
+    }
+
+    /// The name in every answer.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        self.options.aliases.iter().min().map_or(self.options.model_path.as_str(), String::as_str)
+    }
+
+    /// Positions that one request may use.
+    #[must_use]
+    pub fn context(&self) -> usize {
+        self.engine.context()
+    }
+}

@@ -1,0 +1,1 @@
+//! G: Anthropic messages.

@@ -1,0 +1,1 @@
+//! C: props, models, slots, metrics.

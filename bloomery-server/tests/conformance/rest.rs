@@ -1,0 +1,1 @@
+//! I: tokenizer, infill, embeddings, slot files, and what is bloomery's own.

@@ -1,0 +1,1 @@
+//! The server under test, and a client that sees every byte.

@@ -1,0 +1,1 @@
+//! A and B: start, health, transport, keys, cross-origin.
