@@ -24,6 +24,7 @@ pub struct Turn<'a> {
     session: &'a mut Session,
     tokens: &'a [u32],
     want: Logits,
+    hidden: bool,
     trace: bool,
     logits: Vec<f32>,
     routes: RouteTrace,
@@ -32,7 +33,20 @@ pub struct Turn<'a> {
 impl<'a> Turn<'a> {
     /// Appends `tokens` to `session`.
     pub fn new(session: &'a mut Session, tokens: &'a [u32], want: Logits) -> Self {
-        Self { session, tokens, want, trace: false, logits: Vec::new(), routes: RouteTrace::default() }
+        Self {
+            session,
+            tokens,
+            want,
+            hidden: false,
+            trace: false,
+            logits: Vec::new(),
+            routes: RouteTrace::default(),
+        }
+    }
+
+    /// Brings back normed hidden states, the model's width each, in place of logits.
+    pub(crate) fn hidden(self) -> Self {
+        Self { hidden: true, ..self }
     }
 
     /// Also reports the experts chosen for every token whose logits are wanted.
@@ -120,6 +134,10 @@ impl Engine {
     /// decode.
     fn shares(&self, turns: &[Turn<'_>], done: &[usize]) -> Vec<Share> {
         let mut order: Vec<usize> = (0..turns.len()).filter(|&i| done[i] < turns[i].tokens.len()).collect();
+        // A step brings back one kind of rows.
+        if let Some(hidden) = order.first().map(|&i| turns[i].hidden) {
+            order.retain(|&i| turns[i].hidden == hidden);
+        }
         order.sort_by_key(|&i| turns[i].tokens.len() - done[i]);
         let mut rows = self.step_rows();
         let mut shares = Vec::with_capacity(order.len());
@@ -165,6 +183,7 @@ impl Engine {
                 sequences.push(sequence);
             }
         }
+        let hidden = shares.iter().any(|share| turns[share.turn].hidden);
         let pages: Vec<&[u32]> = shares.iter().map(|share| turns[share.turn].session.state.pages()).collect();
         let mut trace = turns.iter().any(|turn| turn.trace).then(RouteTrace::default);
         let batch = Batch {
@@ -173,10 +192,12 @@ impl Engine {
             sequences: &sequences,
             pages: &pages,
             outputs: &outputs,
+            hidden,
             trace: trace.as_mut(),
         };
-        let logits = backend.step(batch)?;
-        self.deliver(turns, shares, (&sequences, &outputs), logits, trace.as_ref());
+        let rows = backend.step(batch)?;
+        let width = if hidden { self.inner.model.hidden } else { self.inner.model.vocab };
+        self.deliver(turns, shares, (&sequences, &outputs), rows.chunks_exact(width), trace.as_ref());
         Ok(())
     }
 
@@ -186,10 +207,10 @@ impl Engine {
         turns: &mut [Turn<'_>],
         shares: &[Share],
         (sequences, outputs): (&[usize], &[usize]),
-        logits: &[f32],
+        rows: std::slice::ChunksExact<'_, f32>,
         trace: Option<&RouteTrace>,
     ) {
-        for (&row, values) in outputs.iter().zip(logits.chunks_exact(self.inner.model.vocab)) {
+        for (&row, values) in outputs.iter().zip(rows) {
             turns[shares[sequences[row]].turn].logits.extend_from_slice(values);
         }
         for (layer, (used, experts)) in trace.iter().flat_map(|trace| trace.layers.iter().enumerate()) {
