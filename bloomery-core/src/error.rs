@@ -160,6 +160,16 @@ pub enum EngineError {
         /// Sessions planned for.
         limit: usize,
     },
+    /// The sessions together have no room for the tokens, each for itself has.
+    #[error("cache is full: {needed} pages needed, {free} of {total} free")]
+    PoolExhausted {
+        /// Pages that all tokens of the step would take.
+        needed: usize,
+        /// Pages that no session has.
+        free: usize,
+        /// Pages of the pool.
+        total: usize,
+    },
     /// A token id outside the vocabulary.
     #[error("token id {id} is outside the vocabulary of {vocab}")]
     UnknownToken {
