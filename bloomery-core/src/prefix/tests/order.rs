@@ -94,6 +94,70 @@ fn a_beginning_is_shorter_where_there_is_no_room_to_bring_it_back() {
 }
 
 #[test]
+fn the_beginning_of_what_is_used_is_as_recent_as_its_end() {
+    let mut world = World::new(4, 3);
+    let (sequence, growing) = (world.open(), pages(0, 3));
+    for end in 1..=3 {
+        if end == 3 {
+            world.remember(&pages(1, 1));
+        }
+        assert!(world.feed(sequence, &growing[(end - 1) * PAGE..end * PAGE]));
+        world.publish(sequence);
+    }
+    world.close(sequence);
+    world.remember(&pages(2, 4));
+    world.check();
+    assert_eq!((world.known(&growing), world.known(&pages(1, 1))), (3 * PAGE, 0));
+}
+
+#[test]
+fn nothing_is_dropped_for_what_was_used_before_it() {
+    let mut world = World::new(2, 1);
+    let sequence = world.open();
+    assert!(world.feed(sequence, &pages(0, 1)));
+    world.publish(sequence);
+    world.remember(&pages(1, 1));
+    world.remember(&pages(2, 1));
+    world.close(sequence);
+    world.remember(&pages(3, 1));
+    world.check();
+    assert_eq!([0, 1, 2, 3].map(|seed| world.known(&pages(seed, 1)) / PAGE), [0, 1, 1, 1]);
+}
+
+#[test]
+fn what_a_sequence_has_is_not_lost_to_a_longer_match_that_cannot_come_back() {
+    let mut world = World::new(4, 8);
+    let prompt = [pages(0, 1), pages(1, 1)[..20].to_vec()].concat();
+    let sequence = world.open();
+    assert!(world.feed(sequence, &prompt[..PAGE + 6]));
+    world.remember(&prompt);
+    world.publish(sequence);
+    let blocker = world.open();
+    assert!(world.feed(blocker, &pages(2, 2)));
+    assert_eq!((world.known(&prompt), world.stats().parked_pages), (prompt.len(), 1));
+    assert_eq!(world.adopt(sequence, &prompt), PAGE + 6);
+    world.check();
+}
+
+#[test]
+fn a_page_under_one_in_use_makes_room_too() {
+    let mut world = World::new(3, 8);
+    let prompt = pages(0, 2);
+    world.remember(&prompt[..PAGE]);
+    let original = world.open();
+    assert!(world.feed(original, &prompt[..PAGE + 10]));
+    let fork = world.sequences[original].fork(&mut world.cache.pool);
+    world.sequences.push(fork);
+    world.publish(original + 1);
+    world.close(original + 1);
+    let stats = world.stats();
+    assert_eq!((stats.free_pages, stats.idle_pages, stats.resident_pages), (0, 1, 2));
+    let other = world.open();
+    assert!(world.feed(other, &pages(1, 1)));
+    world.check();
+}
+
+#[test]
 fn a_parked_page_is_replaced_by_one_computed_again() {
     let mut world = World::new(4, 8);
     world.remember(&pages(0, 4));
