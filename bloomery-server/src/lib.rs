@@ -7,7 +7,9 @@
 
 pub mod api;
 pub mod app;
+pub mod args;
 pub mod error;
 pub mod http;
+pub mod logs;
 pub mod options;
 pub mod stream;
