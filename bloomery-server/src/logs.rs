@@ -118,3 +118,81 @@ pub fn access(method: &Method, path: &str, status: StatusCode, took: Duration, t
         tracing::debug!(%method, path, status, ms, tokens, "request");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::Mutex;
+
+    use serde_json::Value;
+
+    use super::*;
+
+    #[derive(Debug, Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What a few events look like.
+    fn logged(options: &LogOptions) -> String {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        tracing::dispatcher::with_default(&dispatch_to(options, move || writer.clone()), || {
+            tracing::warn!("careful");
+            access(&Method::POST, "/completion", StatusCode::OK, Duration::from_millis(12), Some(3));
+            access(&Method::GET, "/health", StatusCode::OK, Duration::ZERO, None);
+            tracing::info!(target: "hyper", "somebody else");
+        });
+        let bytes = lines.0.lock().unwrap().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    fn plain() -> LogOptions {
+        LogOptions { timestamps: false, colours: Some(false), ..LogOptions::default() }
+    }
+
+    #[test]
+    fn lines_are_for_people_or_for_programs() {
+        let text = logged(&plain());
+        assert_eq!(
+            text,
+            " WARN careful\n INFO request method=POST path=\"/completion\" status=200 ms=12 tokens=3\n"
+        );
+        let bare = logged(&LogOptions { prefix: false, ..plain() });
+        assert!(bare.starts_with("careful\nrequest "), "{bare}");
+        let json = logged(&LogOptions { json: true, ..plain() });
+        let lines: Vec<Value> = json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines[0]["message"], "careful");
+        assert_eq!(
+            (&lines[1]["status"], &lines[1]["path"]),
+            (&Value::from(200), &Value::from("/completion"))
+        );
+        let timed = logged(&LogOptions { json: true, timestamps: true, ..plain() });
+        assert!(timed.contains("\"timestamp\""), "{timed}");
+    }
+
+    #[test]
+    fn verbosity_decides_what_is_logged() {
+        let count = |verbosity| logged(&LogOptions { verbosity, ..plain() }).lines().count();
+        assert_eq!([0, 1, 2, 3, 4, 5, i64::MAX].map(count), [0, 0, 1, 2, 3, 4, 4]);
+        assert_eq!(logged(&LogOptions { disabled: true, ..plain() }), "");
+    }
+
+    #[test]
+    fn colours_are_for_terminals() {
+        let coloured = |options: LogOptions| logged(&options).contains('\x1b');
+        assert!(coloured(LogOptions { colours: Some(true), ..plain() }));
+        assert!(!coloured(LogOptions { colours: Some(true), json: true, ..plain() }));
+        assert!(!coloured(LogOptions { colours: Some(true), file: Some("x".into()), ..plain() }));
+        assert!(!coloured(LogOptions { colours: None, no_colour: true, ..plain() }));
+    }
+}

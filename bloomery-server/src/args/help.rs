@@ -67,7 +67,8 @@ fn row(out: &mut String, flag: &Flag) {
     let mut text = String::new();
     wrap(&mut text, &indent, &doc);
     if !head.is_empty() {
-        text.replace_range(..head.len(), &head);
+        head.push_str(&" ".repeat(INDENT - head.chars().count()));
+        text.replace_range(..INDENT, &head);
     }
     out.push_str(&text);
 }

@@ -79,7 +79,7 @@ pub(super) static FLAGS: &[Flag] = &[
         .ignored("requests always share steps"),
     unused_optional("-fa --flash-attn", &["on", "off", "auto"])
         .env("LLAMA_ARG_FLASH_ATTN")
-        .ignored("attention never stores the score matrix"),
+        .ignored("there is one attention kernel"),
     unused_number("--sleep-idle-seconds", "S").ignored("the model stays loaded"),
     unused("--park-ram", "MIB").ignored("slots stay resident"),
     unused_word("--prefill", &["batch", "steps"]).ignored("prompts always run in parts between the steps of others"),
