@@ -69,7 +69,8 @@ impl Socket {
     }
 
     /// Returns when the peer has closed its side, or the connection broke. A peer that closes only the direction in which
-    /// it sends counts as gone: nothing tells it from one that has exited.
+    /// it sends counts as gone: nothing tells it from one that has exited. A peer that has sent more than the buffers of both
+    /// systems hold is not noticed, as the end of what it sent cannot arrive.
     pub(super) async fn gone(&self) {
         while let Ok(ready) = self.ready().await {
             if ready.is_read_closed() {
