@@ -1,2 +1,4 @@
 //! The HTTP server on bloomery-core.
 #![forbid(unsafe_code)]
+
+pub mod chat;
