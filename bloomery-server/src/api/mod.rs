@@ -1,6 +1,17 @@
 //! The routes.
 
+mod constraint;
+mod fields;
+mod generation;
 mod health;
+mod ids;
+mod jobs;
+mod outlet;
+mod probs;
+mod prompt;
+mod sampling;
+mod settings;
+mod timings;
 
 use std::sync::Arc;
 

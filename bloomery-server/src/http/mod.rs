@@ -4,6 +4,6 @@ mod events;
 mod reply;
 mod request;
 
-pub use events::{Events, EventsSender};
+pub use events::{ClientGone, Events, EventsSender};
 pub use reply::{Reply, ReplyBody};
 pub use request::{Query, Request};
