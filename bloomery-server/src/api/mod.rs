@@ -1,6 +1,9 @@
 //! The routes.
 
 mod health;
+mod ui;
+
+pub use ui::page;
 
 use std::sync::Arc;
 
