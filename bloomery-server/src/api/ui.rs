@@ -2,7 +2,7 @@
 
 use hyper::{Method, StatusCode};
 
-use crate::http::{Reply, Request};
+use crate::http::Reply;
 
 const PAGE: &str = include_str!("../ui/index.html");
 
@@ -12,8 +12,8 @@ const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 
 
 /// The chat page, where it is asked for. It needs neither a key nor a loaded model: it says itself what is missing.
 #[must_use]
-pub fn page(request: &Request) -> Option<Reply> {
-    let asked = request.method == Method::GET && matches!(request.path.as_str(), "" | "/" | "/index.html");
+pub fn page(method: &Method, path: &str) -> Option<Reply> {
+    let asked = [Method::GET, Method::HEAD].contains(method) && matches!(path, "" | "/" | "/index.html");
     asked.then(|| {
         Reply::whole(StatusCode::OK, "text/html; charset=utf-8", PAGE)
             .with_header("Content-Security-Policy", POLICY)
@@ -24,32 +24,20 @@ pub fn page(request: &Request) -> Option<Reply> {
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-    use hyper::HeaderMap;
-
     use super::*;
-    use crate::http::{Query, ReplyBody};
-
-    fn request(method: Method, path: &str) -> Request {
-        Request {
-            method,
-            path: path.to_owned(),
-            query: Query::default(),
-            headers: HeaderMap::new(),
-            body: Bytes::new(),
-        }
-    }
+    use crate::http::ReplyBody;
 
     #[test]
     fn the_page_is_at_the_root_only() {
         for path in ["", "/", "/index.html"] {
-            let reply = page(&request(Method::GET, path)).unwrap();
+            let reply = page(&Method::GET, path).unwrap();
             assert_eq!((reply.status, reply.content_type), (StatusCode::OK, "text/html; charset=utf-8"));
             let ReplyBody::Whole(body) = reply.body else { panic!("{path}") };
             assert!(body.starts_with(b"<!doctype html>"));
         }
-        assert!(page(&request(Method::POST, "/")).is_none());
-        assert!(page(&request(Method::GET, "/health")).is_none());
+        assert!(page(&Method::HEAD, "/").is_some());
+        assert!(page(&Method::POST, "/").is_none());
+        assert!(page(&Method::GET, "/health").is_none());
     }
 
     #[test]
