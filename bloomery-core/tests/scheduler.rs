@@ -276,3 +276,87 @@ fn share_of_speed() -> f64 {
     let (first, last) = (*times.first().unwrap(), *times.last().unwrap());
     rate(start, end) / rate(first, start).min(rate(end, last))
 }
+
+fn cached(running: &Running) -> usize {
+    running.finish().1.progress.cached
+}
+
+#[test]
+fn what_was_computed_is_not_computed_again() {
+    let scheduler = scheduler(engine(2, 1024), 2);
+    let system = prompt(1, 200);
+    let ask = |tail: u32, reuse: bool| {
+        let mut tokens = system.clone();
+        tokens.extend(prompt(tail, 30));
+        submit(&scheduler, &tokens, &greedy(4), |job| job.reuse = reuse)
+    };
+    assert_eq!(cached(&ask(2, true)), 0);
+    assert_eq!(cached(&ask(2, true)), 229, "all but the last token, whose logits are needed");
+    assert_eq!(cached(&ask(3, true)), 200, "also inside a page");
+    assert_eq!(cached(&ask(3, false)), 0);
+    let counters = scheduler.status().counters;
+    assert_eq!((counters.prompt_tokens, counters.cached_tokens), (230 + 1 + 30 + 230, 429));
+}
+
+#[test]
+fn prompts_that_arrive_together_share_their_beginning() {
+    let scheduler = scheduler(engine(4, 2048), 4);
+    let system = prompt(1, 1500);
+    let ask = |tail: u32| {
+        let mut tokens = system.clone();
+        tokens.extend(prompt(tail, 20));
+        submit(&scheduler, &tokens, &greedy(2), |_| {})
+    };
+    let running: Vec<Running> = (0..4).map(|tail| ask(100 + tail)).collect();
+    let cached: Vec<usize> = running.iter().map(cached).collect();
+    assert_eq!(cached, [0, 1500, 1500, 1500]);
+}
+
+#[test]
+fn jobs_that_do_not_fit_together_run_one_after_the_other() {
+    let builder = Engine::builder(ModelSource::demo()).sessions(3).context(Context::Tokens(512)).pool(512);
+    let engine = builder.plan().unwrap().load(|_| {}).unwrap();
+    let expected: Vec<Vec<u32>> = (0..3)
+        .map(|i| {
+            let mut session = engine.session().unwrap();
+            let generation = session.generate_tokens(&prompt(i, 100), &greedy(300)).unwrap();
+            generation.map(|piece| piece.unwrap().token.unwrap()).collect()
+        })
+        .collect();
+    engine.clear_prefixes();
+    let scheduler = scheduler(engine, 3);
+    let running: Vec<Running> =
+        (0..3).map(|i| submit(&scheduler, &prompt(i, 100), &greedy(300), |_| {})).collect();
+    for (running, expected) in running.iter().zip(&expected) {
+        let (tokens, outcome, _) = running.finish();
+        assert_eq!(&tokens, expected);
+        assert_eq!((outcome.progress.prompt, outcome.progress.cached), (100, 0));
+    }
+    assert!(scheduler.status().counters.preempted > 0);
+}
+
+#[test]
+fn a_slot_is_saved_restored_and_erased() {
+    let scheduler = scheduler(engine(2, 512), 2);
+    let on =
+        |slot: usize, tokens: &[u32]| submit(&scheduler, tokens, &greedy(3), |job| job.slot = Some(slot));
+    let (sender, answers) = mpsc::channel();
+    let tokens = prompt(1, 100);
+    on(1, &tokens).finish();
+    let answer = sender.clone();
+    scheduler.save(1, move |snapshot| answer.send(snapshot.map(Some)).unwrap());
+    let snapshot = answers.recv().unwrap().unwrap().unwrap();
+    assert_eq!(snapshot.tokens().len(), 102, "the last token was not run");
+    let (sender, numbers) = mpsc::channel();
+    let answer = sender.clone();
+    scheduler.erase(1, move |erased| answer.send(erased).unwrap());
+    assert_eq!(numbers.recv().unwrap().unwrap(), 102);
+    assert_eq!(cached(&on(1, &tokens)), 0);
+    scheduler.engine().clear_prefixes();
+    let answer = sender.clone();
+    scheduler.restore(0, snapshot, move |restored| answer.send(restored).unwrap());
+    assert_eq!(numbers.recv().unwrap().unwrap(), 102);
+    assert_eq!(cached(&on(0, &tokens)), 99);
+    scheduler.erase(7, move |erased| sender.send(erased).unwrap());
+    assert!(matches!(numbers.recv().unwrap(), Err(EngineError::NoSuchSlot { slot: 7, slots: 2 })));
+}

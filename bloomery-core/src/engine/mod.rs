@@ -16,8 +16,8 @@ use crate::def::ModelDef;
 use crate::error::{EngineError, LoadError, Term};
 use crate::generate::Params;
 use crate::plan::{EngineBuilder, ModelSource, Plan, Progress};
+use crate::prefix::{PrefixCache, PrefixStats};
 use crate::session::Session;
-use crate::state::{PAGE, PagePool};
 use crate::tokenizer::Tokenizer;
 use crate::units::Bytes;
 
@@ -38,7 +38,7 @@ pub struct Engine {
     pub(crate) inner: Arc<Inner>,
 }
 
-/// What all clones of an engine share.
+/// What all clones of an engine share. Who needs both locks takes `backend` before `cache`.
 pub(crate) struct Inner {
     model: ModelDef,
     fingerprint: u64,
@@ -51,7 +51,7 @@ pub(crate) struct Inner {
     terms: Vec<Term>,
     bytes_per_token: Bytes,
     open_sessions: AtomicUsize,
-    pages: Mutex<PagePool>,
+    cache: Mutex<PrefixCache>,
     backend: Mutex<Box<dyn Backend>>,
 }
 
@@ -73,14 +73,13 @@ impl Engine {
         let text = |id: Option<u32>| id.and_then(|id| tokenizer.piece(id)).unwrap_or_default();
         let template = ChatTemplate::from_metadata(meta, text(tokenizer.bos()), text(tokenizer.eos()))?;
         let defaults = Params::from_metadata(meta)?;
-        let pages = plan.sessions.saturating_mul(plan.context.div_ceil(PAGE));
-        let pages = PagePool::new(u32::try_from(pages).unwrap_or(u32::MAX));
+        let cache = PrefixCache::new(u32::try_from(plan.pages).unwrap_or(u32::MAX), plan.cache_ram);
         let bytes_per_token = plan.bytes_per_token();
         read_through(&plan.gguf, progress);
         let fingerprint = fingerprint(&plan);
         let (model, context, terms) = (plan.def.clone(), plan.context, plan.terms.clone());
         let (max_sessions, step_rows) = (plan.sessions, plan.step_rows);
-        let backend = CpuBackend::new(plan, pages.capacity())?;
+        let backend = CpuBackend::new(plan, cache.pool.capacity())?;
         Ok(Self {
             inner: Arc::new(Inner {
                 model,
@@ -94,7 +93,7 @@ impl Engine {
                 terms,
                 bytes_per_token,
                 open_sessions: AtomicUsize::new(0),
-                pages: Mutex::new(pages),
+                cache: Mutex::new(cache),
                 backend: Mutex::new(Box::new(backend)),
             }),
         })
@@ -135,9 +134,6 @@ impl Engine {
         self.inner.max_sessions
     }
 
-    /// Forgets what the prefix tree holds of exactly these tokens.
-    pub(crate) fn forget(&self, _tokens: &[u32]) {}
-
     /// Most rows of one step.
     #[must_use]
     pub fn step_rows(&self) -> usize {
@@ -148,6 +144,23 @@ impl Engine {
     #[must_use]
     pub fn terms(&self) -> &[Term] {
         &self.inner.terms
+    }
+
+    /// What the engine remembers beyond its sessions; see [`Session::adopt`].
+    #[must_use]
+    pub fn prefix_stats(&self) -> PrefixStats {
+        self.inner.cache().stats()
+    }
+
+    /// Forgets what is remembered of `tokens` for other sessions to adopt, as far as no longer and no other sequence
+    /// that begins alike needs it. Sessions keep what they have.
+    pub fn forget_prefix(&self, tokens: &[u32]) {
+        self.inner.cache().forget(tokens);
+    }
+
+    /// Forgets everything that sessions could adopt. They keep what they have.
+    pub fn clear_prefixes(&self) {
+        self.inner.cache().clear();
     }
 
     /// Bytes of weights that a token reads when it is alone in a step.
@@ -168,9 +181,9 @@ impl Inner {
         self.fingerprint
     }
 
-    pub(crate) fn pages(&self) -> MutexGuard<'_, PagePool> {
-        // The pool's own code does not panic half way, so its numbers are right even after a panic elsewhere.
-        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn cache(&self) -> MutexGuard<'_, PrefixCache> {
+        // Its own code does not panic half way, so its numbers are right even after a panic elsewhere.
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn backend(&self) -> Result<MutexGuard<'_, Box<dyn Backend>>, EngineError> {

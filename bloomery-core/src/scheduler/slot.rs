@@ -86,7 +86,7 @@ impl Slot {
     }
 
     fn erase(&mut self, engine: &Engine) -> Result<usize, EngineError> {
-        engine.forget(&self.tokens);
+        engine.forget_prefix(&self.tokens);
         Ok(std::mem::take(&mut self.tokens).len())
     }
 }
