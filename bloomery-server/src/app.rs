@@ -1,10 +1,12 @@
 //! What all routes share once the model is loaded.
 
+use std::sync::{Mutex, OnceLock};
 use std::time::SystemTime;
 
 use bloomery_core::chat::ChatTemplate;
-use bloomery_core::scheduler::Scheduler;
+use bloomery_core::scheduler::{Counters, Scheduler};
 use bloomery_core::{Engine, EngineError};
+use serde_json::Value;
 
 use crate::options::ServeOptions;
 
@@ -21,6 +23,10 @@ pub struct App {
     pub template: Option<ChatTemplate>,
     /// When the process started.
     pub started: SystemTime,
+    /// What the counters were when metrics were last read.
+    pub(crate) scraped: Mutex<Counters>,
+    /// What the template can do, once someone has asked.
+    pub(crate) template_caps: OnceLock<Value>,
 }
 
 impl App {
@@ -35,7 +41,15 @@ impl App {
     ) -> Result<Self, EngineError> {
         let engine = scheduler.engine().clone();
         let template = template.or_else(|| engine.chat_template().cloned());
-        Ok(Self { engine, scheduler, options, template, started: SystemTime::now() })
+        Ok(Self {
+            engine,
+            scheduler,
+            options,
+            template,
+            started: SystemTime::now(),
+            scraped: Mutex::default(),
+            template_caps: OnceLock::new(),
+        })
     }
 
     /// The name in every answer.

@@ -8,6 +8,7 @@
 pub mod api;
 pub mod app;
 pub mod args;
+pub mod chat;
 pub mod error;
 pub mod exit;
 pub mod http;
