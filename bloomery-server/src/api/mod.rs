@@ -31,6 +31,9 @@ mod slots;
 mod tests;
 mod timings;
 mod tokenize;
+mod ui;
+
+pub use ui::page;
 
 use std::sync::Arc;
 

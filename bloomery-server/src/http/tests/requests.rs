@@ -59,6 +59,29 @@ async fn the_order_is_preflight_loading_key_prefix_route() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_page_needs_neither_a_model_nor_a_key() {
+    let start = async |ui| {
+        let server = Server::start(|options| {
+            options.api_keys = vec!["k".to_owned()];
+            options.prefix = "/llm".to_owned();
+            options.ui = ui;
+        });
+        let server = server.await;
+        server.fake.loading.store(true, Ordering::SeqCst);
+        server
+    };
+    let (with, without) = (start(true).await, start(false).await);
+    for path in ["/llm", "/llm/", "/llm/index.html"] {
+        let answer = with.exchange(&get(path, "")).await;
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("</html>\n"), "{path}: {answer}");
+        assert!(answer.contains("content-security-policy: default-src 'none'"), "{path}");
+        assert!(without.exchange(&get(path, "")).await.starts_with("HTTP/1.1 503 "), "{path}");
+    }
+    without.fake.loading.store(false, Ordering::SeqCst);
+    assert!(without.exchange(&get("/llm/index.html", "x-api-key: k\r\n")).await.starts_with("HTTP/1.1 404 "));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn head_is_get_without_a_body() {
     let server = Server::start(|_| {}).await;
     let answer = server.exchange(&get("/health", "").replace("GET", "HEAD")).await;
