@@ -17,7 +17,7 @@ pub(crate) use anthropic::AnthropicWire;
 pub(crate) use frame::Frame;
 pub(crate) use message::Message;
 pub(crate) use openai::ChatWire;
-pub(crate) use responses::ResponsesWire;
+pub(crate) use responses::{ResponsesWire, inner_call_id};
 pub(crate) use step::{End, Finish, Step};
 pub(crate) use usage::Usage;
 

@@ -1,0 +1,5 @@
+//! Anthropic's API.
+
+mod billing;
+mod blocks;
+mod request;

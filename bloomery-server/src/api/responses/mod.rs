@@ -1,0 +1,4 @@
+//! Responses.
+
+mod items;
+mod request;
