@@ -7,6 +7,7 @@
 
 pub mod api;
 pub mod app;
+pub mod chat;
 pub mod error;
 pub mod http;
 pub mod options;
