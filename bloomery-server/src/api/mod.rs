@@ -1,5 +1,6 @@
 //! The routes.
 
+mod anthropic;
 mod constraint;
 mod fields;
 mod generation;
@@ -9,6 +10,8 @@ mod jobs;
 mod outlet;
 mod probs;
 mod prompt;
+mod reply;
+mod responses;
 mod sampling;
 mod settings;
 mod timings;
