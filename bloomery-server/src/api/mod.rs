@@ -15,6 +15,7 @@ mod responses;
 mod sampling;
 mod settings;
 mod timings;
+mod turn;
 
 use std::sync::Arc;
 

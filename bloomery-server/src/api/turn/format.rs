@@ -33,7 +33,10 @@ pub(super) fn read(body: &Map<String, Value>) -> Result<Option<Grammar>, ApiErro
             }
         },
         Some(other) => {
-            return Err(field_error("response_format", format_args!("must be an object, but is {}", kind(other))));
+            return Err(field_error(
+                "response_format",
+                format_args!("must be an object, but is {}", kind(other)),
+            ));
         }
     }
     schema.map(checked).transpose()
@@ -44,7 +47,10 @@ fn checked(schema: Value) -> Result<Grammar, ApiError> {
     match schema {
         Value::Object(fields) if fields.is_empty() => Ok(Grammar::Schema(json!({ "type": "object" }))),
         Value::Object(_) | Value::Bool(_) => Ok(Grammar::Schema(schema)),
-        other => Err(ApiError::invalid(format!("\"json_schema\": a schema must be an object, but is {}", kind(&other)))),
+        other => Err(ApiError::invalid(format!(
+            "\"json_schema\": a schema must be an object, but is {}",
+            kind(&other)
+        ))),
     }
 }
 
@@ -74,7 +80,10 @@ mod tests {
             (json!({"response_format": {"type": "json_object"}}), Some(&object)),
             (json!({"response_format": {"type": "json_object", "schema": fortytwo}}), Some(&fortytwo)),
             (json!({"response_format": {"type": "json_object"}, "json_schema": fortytwo}), Some(&fortytwo)),
-            (json!({"response_format": {"type": "json_schema", "json_schema": {"schema": fortytwo}}}), Some(&fortytwo)),
+            (
+                json!({"response_format": {"type": "json_schema", "json_schema": {"schema": fortytwo}}}),
+                Some(&fortytwo),
+            ),
             (json!({"json_schema": {}}), Some(&object)),
         ] {
             assert_eq!(schema(body.clone()).unwrap().as_ref(), expected, "{body}");

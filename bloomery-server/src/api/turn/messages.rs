@@ -63,7 +63,9 @@ fn check(index: usize, message: Value) -> Result<Value, ApiError> {
         Some(Value::Array(calls)) => calls.iter().try_for_each(|call| check_call(index, call))?,
         Some(other) => {
             let found = kind(other);
-            return Err(ApiError::invalid(format!("'tool_calls' of message {index} is {found}, not an array")));
+            return Err(ApiError::invalid(format!(
+                "'tool_calls' of message {index} is {found}, not an array"
+            )));
         }
     }
     Ok(Value::Object(fields))
@@ -123,7 +125,9 @@ pub(super) fn continues(
     };
     if continues.is_none() && app.options.prefill_assistant && last.is_some() {
         if messages.iter().rev().nth(1).is_some_and(assistant) {
-            return Err(ApiError::invalid("Cannot have 2 or more assistant messages at the end of the list."));
+            return Err(ApiError::invalid(
+                "Cannot have 2 or more assistant messages at the end of the list.",
+            ));
         }
         // A reply that calls tools is complete: there is nothing to go on with.
         if last.is_some_and(calls_tools) {

@@ -33,7 +33,10 @@ impl Reasoning {
         let options = &app.options;
         let name = fields.string("reasoning_format")?.unwrap_or(&options.reasoning_format);
         let format = ReasoningFormat::from_name(name).ok_or_else(|| {
-            field_error("reasoning_format", format_args!("must be none, auto, deepseek or deepseek-legacy, but is {name}"))
+            field_error(
+                "reasoning_format",
+                format_args!("must be none, auto, deepseek or deepseek-legacy, but is {name}"),
+            )
         })?;
         let started = options.reasoning.or_else(|| (options.reasoning_budget == Some(0)).then_some(false));
         let mut enabled = enable_thinking(app, fields)?.or(started);
@@ -72,7 +75,11 @@ fn budget(fields: Fields<'_>) -> Result<Option<usize>, ApiError> {
 }
 
 /// The variables of the template: the request's over the server's.
-pub(super) fn kwargs(app: &App, fields: Fields<'_>, reasoning: &Reasoning) -> Result<Map<String, Value>, ApiError> {
+pub(super) fn kwargs(
+    app: &App,
+    fields: Fields<'_>,
+    reasoning: &Reasoning,
+) -> Result<Map<String, Value>, ApiError> {
     let mut kwargs = app.options.template_kwargs.clone();
     match fields.get("chat_template_kwargs") {
         Some(Value::Object(own)) => kwargs.extend(own.clone()),

@@ -91,7 +91,8 @@ fn choice(choice: Option<&Value>, tools: &[Tool]) -> Result<ToolChoice, ApiError
 fn named(fields: &Map<String, Value>, tools: &[Tool]) -> Result<ToolChoice, ApiError> {
     match fields.get("type").and_then(Value::as_str) {
         Some("function") => {
-            let name = fields.get("function").and_then(|function| function["name"].as_str()).unwrap_or_default();
+            let name =
+                fields.get("function").and_then(|function| function["name"].as_str()).unwrap_or_default();
             if tools.iter().any(|tool| tool.name == name) {
                 Ok(ToolChoice::Named(name.to_owned()))
             } else {
@@ -142,7 +143,10 @@ mod tests {
             assert_eq!(choice(Some(&value), &tools).unwrap(), expected, "{value}");
         }
         assert_eq!(choice(Some(&json!("required")), &[]).unwrap(), ToolChoice::Auto);
-        assert_eq!(choice(Some(&json!("sometimes")), &tools).unwrap_err().message, "Invalid tool_choice: sometimes");
+        assert_eq!(
+            choice(Some(&json!("sometimes")), &tools).unwrap_err().message,
+            "Invalid tool_choice: sometimes"
+        );
         assert!(choice(Some(&named("g")), &tools).is_err());
     }
 }
