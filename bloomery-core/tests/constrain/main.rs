@@ -1,0 +1,5 @@
+//! Constraints on the demo model's vocabulary: what they let through, and what they cost.
+
+mod differential;
+mod gbnf;
+mod support;
