@@ -1,11 +1,13 @@
 //! What all routes share once the model is loaded.
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use bloomery_core::chat::ChatTemplate;
 use bloomery_core::scheduler::Scheduler;
 use bloomery_core::{Engine, EngineError};
 
+use crate::api::ChatModel;
 use crate::options::ServeOptions;
 
 /// A loaded model and how it is served.
@@ -21,13 +23,15 @@ pub struct App {
     pub template: Option<ChatTemplate>,
     /// When the process started.
     pub started: SystemTime,
+    /// How chats are laid out and replies are read.
+    pub(crate) chat: Arc<ChatModel>,
 }
 
 impl App {
     /// Puts the parts together. `template` takes the place of the file's own.
     ///
     /// # Errors
-    /// None yet; what is derived from the template may fail later.
+    /// Those of a template that cannot be compiled.
     pub fn new(
         scheduler: Scheduler,
         options: ServeOptions,
@@ -35,7 +39,8 @@ impl App {
     ) -> Result<Self, EngineError> {
         let engine = scheduler.engine().clone();
         let template = template.or_else(|| engine.chat_template().cloned());
-        Ok(Self { engine, scheduler, options, template, started: SystemTime::now() })
+        let chat = ChatModel::new(template.clone(), &engine)?;
+        Ok(Self { chat, engine, scheduler, options, template, started: SystemTime::now() })
     }
 
     /// The name in every answer.

@@ -1,13 +1,16 @@
 //! The routes.
 
 mod anthropic;
+mod apply_template;
 mod constraint;
 mod fields;
 mod generation;
 mod health;
 mod ids;
 mod jobs;
+mod openai;
 mod outlet;
+mod pipeline;
 mod probs;
 mod prompt;
 mod reply;
@@ -16,6 +19,8 @@ mod sampling;
 mod settings;
 mod timings;
 mod turn;
+
+pub(crate) use pipeline::ChatModel;
 
 use std::sync::Arc;
 
@@ -34,6 +39,20 @@ async fn route(app: &Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let path = request.path.clone();
     match (&request.method, path.as_str()) {
         (&Method::GET, "/health" | "/v1/health") => health::health(app),
+        (&Method::POST, "/apply-template") => apply_template::apply_template(app, &request).await,
+        (&Method::POST, "/v1/chat/completions" | "/chat/completions") => openai::chat(app, &request).await,
+        (&Method::POST, "/v1/chat/completions/control" | "/chat/completions/control") => {
+            openai::control(&request)
+        }
+        (&Method::POST, "/v1/chat/completions/input_tokens" | "/chat/completions/input_tokens") => {
+            openai::input_tokens(app, &request).await
+        }
+        (&Method::POST, "/v1/messages") => Ok(anthropic::messages(app, &request).await),
+        (&Method::POST, "/v1/messages/count_tokens") => Ok(anthropic::count_tokens(app, &request).await),
+        (&Method::POST, "/v1/responses" | "/responses") => responses::responses(app, &request).await,
+        (&Method::POST, "/v1/responses/input_tokens" | "/responses/input_tokens") => {
+            responses::input_tokens(app, &request).await
+        }
         _ => Err(ApiError::new(ErrorKind::NotFound, "File Not Found")),
     }
 }

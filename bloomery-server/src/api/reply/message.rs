@@ -105,6 +105,11 @@ impl Message {
         self.parts.iter().filter_map(|part| if let Part::Call(call) = part { Some(call) } else { None })
     }
 
+    /// Takes calls out that are not complete.
+    pub(crate) fn drop_incomplete(&mut self) {
+        self.parts.retain(|part| !matches!(part, Part::Call(call) if !call.complete));
+    }
+
     /// Whether a call is complete.
     pub(crate) fn has_call(&self) -> bool {
         self.calls().any(|call| call.complete)

@@ -13,7 +13,7 @@ mod step;
 mod testing;
 mod usage;
 
-pub(crate) use anthropic::AnthropicWire;
+pub(crate) use anthropic::{AnthropicWire, error_body as anthropic_error};
 pub(crate) use frame::Frame;
 pub(crate) use message::Message;
 pub(crate) use openai::ChatWire;
