@@ -43,7 +43,7 @@ mod weights;
 
 pub use arch::supported as supported_architectures;
 pub use bloomery_kernels::cpu::{Isa, KvType, Numerics};
-pub use engine::{Engine, Logits, Turn};
+pub use engine::{Engine, Facts, Logits, Turn};
 pub use error::{EngineError, Error, LoadError, PlanError, Term};
 pub use generate::{Cancel, Conversation, Generation, Params, Piece, StopReason, Timings};
 pub use plan::{Context, EngineBuilder, HostFacts, ModelSource, Placement, Plan, Progress};

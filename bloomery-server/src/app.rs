@@ -1,11 +1,12 @@
 //! What all routes share once the model is loaded.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::SystemTime;
 
 use bloomery_core::chat::ChatTemplate;
-use bloomery_core::scheduler::Scheduler;
+use bloomery_core::scheduler::{Counters, Scheduler};
 use bloomery_core::{Engine, EngineError};
+use serde_json::Value;
 
 use crate::api::ChatModel;
 use crate::options::ServeOptions;
@@ -25,6 +26,10 @@ pub struct App {
     pub started: SystemTime,
     /// How chats are laid out and replies are read.
     pub(crate) chat: Arc<ChatModel>,
+    /// What the counters were when metrics were last read.
+    pub(crate) scraped: Mutex<Counters>,
+    /// What the template can do, once someone has asked.
+    pub(crate) template_caps: OnceLock<Value>,
 }
 
 impl App {
@@ -40,7 +45,16 @@ impl App {
         let engine = scheduler.engine().clone();
         let template = template.or_else(|| engine.chat_template().cloned());
         let chat = ChatModel::new(template.clone(), &engine)?;
-        Ok(Self { chat, engine, scheduler, options, template, started: SystemTime::now() })
+        Ok(Self {
+            chat,
+            engine,
+            scheduler,
+            options,
+            template,
+            started: SystemTime::now(),
+            scraped: Mutex::default(),
+            template_caps: OnceLock::new(),
+        })
     }
 
     /// The name in every answer.

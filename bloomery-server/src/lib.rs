@@ -7,8 +7,13 @@
 
 pub mod api;
 pub mod app;
+pub mod args;
 pub mod chat;
 pub mod error;
+pub mod exit;
 pub mod http;
+pub mod logs;
 pub mod options;
+pub mod serve;
+mod signals;
 pub mod stream;

@@ -48,6 +48,8 @@ const TOOL_USE: &str = "tool_use";
 pub struct ChatTemplate {
     env: Environment<'static>,
     names: Vec<String>,
+    /// As they were given, in the order of `names`.
+    sources: Vec<String>,
     bos: String,
     eos: String,
 }
@@ -91,7 +93,7 @@ impl ChatTemplate {
 
     fn empty(bos: &str, eos: &str) -> ChatTemplate {
         let env = environment::environment(RECURSION);
-        ChatTemplate { env, names: Vec::new(), bos: bos.to_owned(), eos: eos.to_owned() }
+        ChatTemplate { env, names: Vec::new(), sources: Vec::new(), bos: bos.to_owned(), eos: eos.to_owned() }
     }
 
     /// Adds a named variant. `tool_use` takes over where a request has tools; `default` replaces the default.
@@ -99,11 +101,15 @@ impl ChatTemplate {
     /// # Errors
     /// [`TemplateError::Syntax`] with the line.
     pub fn with_variant(mut self, name: &str, source: &str) -> Result<ChatTemplate, TemplateError> {
-        let source = source::prepare(name, source)?;
-        on_deep_stack(|| self.env.add_template_owned(name.to_owned(), source))?
+        let prepared = source::prepare(name, source)?;
+        on_deep_stack(|| self.env.add_template_owned(name.to_owned(), prepared))?
             .map_err(|error| TemplateError::from_engine(name, &error, FUEL, RECURSION))?;
-        if !self.names.iter().any(|known| known == name) {
-            self.names.push(name.to_owned());
+        match self.names.iter().position(|known| known == name) {
+            Some(known) => self.sources[known] = source.to_owned(),
+            None => {
+                self.names.push(name.to_owned());
+                self.sources.push(source.to_owned());
+            }
         }
         Ok(self)
     }
@@ -111,6 +117,12 @@ impl ChatTemplate {
     /// Names of the variants.
     pub fn names(&self) -> &[String] {
         &self.names
+    }
+
+    /// The text of a variant; the usual one is `default`.
+    pub fn source(&self, name: &str) -> Option<&str> {
+        let known = self.names.iter().position(|known| known == name)?;
+        self.sources.get(known).map(String::as_str)
     }
 
     /// Lays out a conversation.

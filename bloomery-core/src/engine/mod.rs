@@ -1,8 +1,10 @@
 //! A loaded model and the steps it runs.
 
 mod constrain;
+mod facts;
 mod step;
 
+pub use facts::Facts;
 pub use step::{Logits, Turn};
 
 use std::hint::black_box;
@@ -47,6 +49,7 @@ pub(crate) struct Inner {
     tokenizer: Tokenizer,
     template: Option<ChatTemplate>,
     defaults: Params,
+    facts: Facts,
     context: usize,
     max_sessions: usize,
     step_rows: usize,
@@ -77,6 +80,7 @@ impl Engine {
         let text = |id: Option<u32>| id.and_then(|id| tokenizer.piece(id)).unwrap_or_default();
         let template = ChatTemplate::from_metadata(meta, text(tokenizer.bos()), text(tokenizer.eos()))?;
         let defaults = Params::from_metadata(meta)?;
+        let facts = Facts::of(&plan.gguf)?;
         let pages = plan.sessions.saturating_mul(plan.context.div_ceil(PAGE));
         let pages = PagePool::new(u32::try_from(pages).unwrap_or(u32::MAX));
         let bytes_per_token = plan.bytes_per_token();
@@ -92,6 +96,7 @@ impl Engine {
                 tokenizer,
                 template,
                 defaults,
+                facts,
                 context,
                 max_sessions,
                 step_rows,
@@ -126,6 +131,12 @@ impl Engine {
     #[must_use]
     pub fn model(&self) -> &ModelDef {
         &self.inner.model
+    }
+
+    /// What the file says of the model besides.
+    #[must_use]
+    pub fn facts(&self) -> &Facts {
+        &self.inner.facts
     }
 
     /// Positions of every session.

@@ -1,5 +1,7 @@
 //! A sequence's state as bytes: to keep in memory, or to write to a file and read back.
 
+use std::io::{self, Read, Write};
+
 use crate::error::EngineError;
 
 /// The tokens of a session and the caches they filled, apart from any engine.
@@ -26,43 +28,75 @@ impl Snapshot {
     /// Little-endian: magic, model, counts of tokens and pages, bytes of a page, tokens, pages.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let page_bytes = self.pages.first().map_or(0, Vec::len);
+        let page_bytes = self.page_bytes();
         let mut out = Vec::with_capacity(40 + 4 * self.tokens.len() + page_bytes * self.pages.len());
-        out.extend_from_slice(MAGIC);
-        for word in [self.model, self.tokens.len() as u64, self.pages.len() as u64, page_bytes as u64] {
-            out.extend_from_slice(&word.to_le_bytes());
-        }
-        self.tokens.iter().for_each(|token| out.extend_from_slice(&token.to_le_bytes()));
-        self.pages.iter().for_each(|page| out.extend_from_slice(page));
+        self.write_to(&mut out).expect("a vector takes every byte");
         out
+    }
+
+    /// Writes the bytes of [`to_bytes`](Self::to_bytes) without a copy of them in memory.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write_to(&self, out: &mut impl Write) -> io::Result<()> {
+        out.write_all(MAGIC)?;
+        let counts =
+            [self.model, self.tokens.len() as u64, self.pages.len() as u64, self.page_bytes() as u64];
+        counts.iter().try_for_each(|word| out.write_all(&word.to_le_bytes()))?;
+        let tokens: Vec<u8> = self.tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
+        out.write_all(&tokens)?;
+        self.pages.iter().try_for_each(|page| out.write_all(page))
+    }
+
+    fn page_bytes(&self) -> usize {
+        self.pages.first().map_or(0, Vec::len)
     }
 
     /// Reads what [`to_bytes`](Self::to_bytes) wrote. Refuses anything else, truncated or longer.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, EngineError> {
-        let bad = |why: &str| EngineError::BadSnapshot { why: why.to_owned() };
-        let rest = bytes.strip_prefix(MAGIC).ok_or_else(|| bad("it does not start with BLMSNAP1"))?;
-        let (header, rest) = rest.split_at_checked(32).ok_or_else(|| bad("the header is cut off"))?;
+        Self::read_from(&mut &*bytes, bytes.len() as u64)
+    }
+
+    /// Reads what [`write_to`](Self::write_to) wrote: all `len` bytes of `input`. Takes no more memory than that,
+    /// whatever the bytes are.
+    ///
+    /// # Errors
+    /// [`EngineError::BadSnapshot`] for anything else, and where the input fails.
+    pub fn read_from(input: &mut impl Read, len: u64) -> Result<Self, EngineError> {
+        let bad = |why: String| EngineError::BadSnapshot { why };
+        let mut fill = |bytes: &mut [u8]| {
+            input.read_exact(bytes).map_err(|error| bad(format!("cannot be read to its end: {error}")))
+        };
+        let mut magic = [0; MAGIC.len()];
         let mut words = [0u64; 4];
-        for (word, chunk) in words.iter_mut().zip(header.chunks_exact(8)) {
-            word.clone_from(&u64::from_le_bytes(chunk.try_into().map_err(|_| bad("the header is cut off"))?));
+        let Some(rest) = len.checked_sub((magic.len() + 8 * words.len()) as u64) else {
+            return Err(bad("the header is cut off".to_owned()));
+        };
+        fill(&mut magic)?;
+        if magic != *MAGIC {
+            return Err(bad("it does not start with BLMSNAP1".to_owned()));
+        }
+        for word in &mut words {
+            let mut bytes = [0; 8];
+            fill(&mut bytes)?;
+            *word = u64::from_le_bytes(bytes);
         }
         let [model, tokens, pages, page_bytes] = words;
         let expected =
             tokens.checked_mul(4).zip(pages.checked_mul(page_bytes)).and_then(|(t, p)| t.checked_add(p));
-        if expected != Some(rest.len() as u64) {
-            return Err(EngineError::BadSnapshot {
-                why: format!(
-                    "{tokens} tokens and {pages} pages of {page_bytes} bytes do not make {}",
-                    rest.len()
-                ),
-            });
+        if expected != Some(rest) || (page_bytes == 0 && pages > 0) {
+            return Err(bad(format!(
+                "{tokens} tokens and {pages} pages of {page_bytes} bytes do not make {rest}"
+            )));
         }
-        let (ids, rest) = rest.split_at(tokens as usize * 4);
+        let mut ids = vec![0; tokens as usize * 4];
+        fill(&mut ids)?;
         let tokens = ids.as_chunks().0.iter().map(|id| u32::from_le_bytes(*id)).collect();
-        let pages = match page_bytes {
-            0 => Vec::new(),
-            size => rest.chunks_exact(size as usize).map(<[u8]>::to_vec).collect(),
+        let page = |_| {
+            let mut page = vec![0; page_bytes as usize];
+            fill(&mut page).map(|()| page)
         };
+        let pages = (0..pages).map(page).collect::<Result<_, _>>()?;
         Ok(Self { model, tokens, pages })
     }
 }

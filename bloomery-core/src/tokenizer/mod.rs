@@ -7,6 +7,7 @@ mod alphabet;
 mod bpe;
 mod detokenizer;
 mod error;
+mod fim;
 mod merge;
 mod pre;
 mod rules;
@@ -22,6 +23,7 @@ use bloomery_gguf::Metadata;
 use bpe::ByteBpe;
 pub use detokenizer::Detokenizer;
 pub use error::TokenizerError;
+pub use fim::Fim;
 use special::{Matcher, Segment};
 use spm::Spm;
 use tokens::Tokens;
@@ -55,6 +57,7 @@ struct Inner {
     eos: Option<u32>,
     add_bos: Option<u32>,
     add_eos: Option<u32>,
+    fim: Fim,
 }
 
 enum Model {
@@ -113,7 +116,9 @@ impl Tokenizer {
         let always = Matcher::new(matched(&tokens, spm, &[TokenKind::UserDefined]));
         let kinds = [TokenKind::UserDefined, TokenKind::Control, TokenKind::Unknown];
         let parsed = Matcher::new(matched(&tokens, spm, &kinds));
+        let fim = vocabulary.fim.completed(&tokens);
         let inner = Inner {
+            fim,
             tokens,
             model,
             rendered,
@@ -212,6 +217,11 @@ impl Tokenizer {
     /// Whether [`encode_prompt`](Self::encode_prompt) begins with the BOS.
     pub fn adds_bos(&self) -> bool {
         self.0.add_bos.is_some()
+    }
+
+    /// The tokens of a prompt with a gap in it.
+    pub fn fim(&self) -> Fim {
+        self.0.fim
     }
 
     /// Whether a generation ends with this token.

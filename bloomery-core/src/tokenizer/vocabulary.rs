@@ -3,6 +3,7 @@
 use bloomery_gguf::{GgufError, Metadata};
 
 use super::error::TokenizerError;
+use super::fim::Fim;
 
 /// What kind of entry a token is; the numbers are those of `tokenizer.ggml.token_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +78,8 @@ pub struct Vocabulary<'a> {
     pub add_eos: Option<bool>,
     /// `tokenizer.ggml.add_space_prefix`. Only used by `llama`.
     pub add_space_prefix: Option<bool>,
+    /// Tokens around a gap that the file names.
+    pub fim: Fim,
 }
 
 impl<'a> Vocabulary<'a> {
@@ -102,6 +105,7 @@ impl<'a> Vocabulary<'a> {
             add_bos: keys.opt_bool("add_bos_token")?,
             add_eos: keys.opt_bool("add_eos_token")?,
             add_space_prefix: keys.opt_bool("add_space_prefix")?,
+            fim: Fim::from_metadata(meta)?,
         })
     }
 
@@ -125,7 +129,7 @@ impl<'a> Vocabulary<'a> {
             ("tokenizer.ggml.eom_token_id", self.eom),
             ("tokenizer.ggml.unknown_token_id", self.unk),
         ];
-        for (key, id) in ids {
+        for (key, id) in ids.into_iter().chain(self.fim.keys()) {
             if let Some(id) = id.filter(|&id| id as usize >= vocab) {
                 return Err(TokenizerError::IdOutOfVocabulary { key, id, vocab });
             }

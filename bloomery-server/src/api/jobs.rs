@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bloomery_core::constrain::Constraint;
-use bloomery_core::scheduler::{Event, Job, Outcome, Progress};
+use bloomery_core::scheduler::{Event, Job, Outcome, Progress, Token};
 use bloomery_core::{EngineError, Params, StopReason};
 use serde_json::Value;
 
 use super::generation::Generation;
+use super::lines::Lines;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::stream::JobStream;
@@ -21,6 +22,8 @@ use crate::stream::JobStream;
 pub(crate) struct SlotTag {
     /// The settings' short form.
     pub(crate) settings: Value,
+    /// The first prompt, on a server that may show it.
+    pub(crate) prompt: Option<String>,
 }
 
 /// Jobs with the events of all. Dropping them cancels what has not ended.
@@ -35,6 +38,7 @@ pub(crate) struct Jobs {
     ready: VecDeque<(usize, Event)>,
     slots: Vec<Option<usize>>,
     reuse: bool,
+    lines: Option<Lines>,
     tag: Arc<SlotTag>,
 }
 
@@ -53,6 +57,7 @@ struct Running {
     index: usize,
     stream: JobStream,
     ended: bool,
+    lines: Option<Lines>,
 }
 
 impl Jobs {
@@ -78,6 +83,8 @@ impl Jobs {
             }
         }
         let n = generation.n;
+        let shown = prompts.first().filter(|_| app.options.slots_debug);
+        let prompt = shown.map(|prompt| app.engine.tokenizer().decode(prompt, true));
         let mut constraints = constraints.into_iter();
         let waiting = (0..prompts.len() * n).map(|index| Waiting {
             index,
@@ -95,7 +102,8 @@ impl Jobs {
             running: Vec::new(),
             ready: VecDeque::new(),
             reuse: generation.cache_prompt,
-            tag: Arc::new(SlotTag { settings }),
+            lines: Lines::new(generation.indent, generation.time_limit),
+            tag: Arc::new(SlotTag { settings, prompt }),
         };
         jobs.submit_some().map_err(|(_, error)| error)?;
         Ok(jobs)
@@ -135,14 +143,34 @@ impl Jobs {
 
     /// The next event of any job; `None` when all are over. A job that the engine dropped fails.
     pub(crate) async fn next(&mut self) -> Option<(usize, Event)> {
-        let (index, event) = match self.ready.pop_front() {
+        let (index, mut event) = match self.ready.pop_front() {
             Some(event) => event,
             None => poll_fn(|cx| self.poll(cx)).await?,
         };
-        if let Event::Started { slot, .. } = event {
-            self.slots[index] = Some(slot);
+        match &mut event {
+            Event::Started { slot, .. } => self.slots[index] = Some(*slot),
+            Event::Token(token) => self.watch(index, token),
+            _ => {}
         }
         Some((index, event))
+    }
+
+    /// Ends a job whose lines say so.
+    fn watch(&mut self, index: usize, token: &mut Token) {
+        let Some(position) = self.running.iter().position(|running| running.index == index) else { return };
+        let running = &mut self.running[position];
+        let Some(lines) = &mut running.lines else { return };
+        let Some(kept) = lines.push(&token.text, token.progress.generate_time) else { return };
+        token.text.truncate(kept);
+        self.running.remove(position);
+        let progress = token.progress;
+        let held = progress.cached + progress.prompt + progress.generated;
+        let reason = StopReason::MaxTokens;
+        let outcome = Outcome { reason, text: String::new(), stop: None, progress, held, seed: 0 };
+        self.ready.push_back((index, Event::Done(outcome)));
+        if let Err((index, error)) = self.submit_some() {
+            self.ready.push_back((index, Event::Failed(error)));
+        }
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<(usize, Event)>> {
@@ -193,7 +221,7 @@ impl Jobs {
             let build =
                 |sink| Job { constraint, slot, reuse, tag: Some(tag), ..Job::new(prompt, params, sink) };
             let stream = JobStream::submit(&self.app.scheduler, build).map_err(|error| (index, error))?;
-            self.running.push(Running { index, stream, ended: false });
+            self.running.push(Running { index, stream, ended: false, lines: self.lines.clone() });
         }
         Ok(())
     }

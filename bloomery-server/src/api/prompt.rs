@@ -76,6 +76,11 @@ impl Prompts {
         }
     }
 
+    /// Reads one sequence: text, ids, or texts and ids one after the other.
+    pub(crate) fn one(app: &App, value: &Value) -> Result<Self, ApiError> {
+        Ok(Self(vec![parts(value, app.engine.model().vocab)?]))
+    }
+
     /// The ids of all prompts. `add_special` as in [`encode`], for prompts that begin with text.
     pub(crate) async fn encode(
         self,

@@ -28,7 +28,7 @@ use crate::api::ids;
 use crate::error::ApiError;
 
 /// A wire format, and how far the stream in it is.
-pub(crate) trait Wire: Send {
+pub(crate) trait Wire: Send + Sync {
     /// Appends the events that tell of a step.
     fn step(&mut self, choice: usize, step: &Step, out: &mut Vec<Frame>);
 

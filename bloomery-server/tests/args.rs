@@ -1,0 +1,376 @@
+//! The command line: every flag in every spelling, the environment, suggestions, help and documents.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use bloomery_core::Params;
+use bloomery_server::args::{self, ArgError, Command, Settings, help, parse};
+
+/// Flags and variables of llama-server and bloomery, listed independently of the table under test.
+const LIST: &str = include_str!("data/flags.tsv");
+
+struct Row {
+    names: Vec<&'static str>,
+    off: Vec<&'static str>,
+    env: &'static str,
+    value: String,
+    fate: &'static str,
+    shows: &'static str,
+    shows_off: &'static str,
+}
+
+fn rows() -> Vec<Row> {
+    let row = |line: &'static str| {
+        let cells: Vec<&str> = line.split('\t').collect();
+        let [names, off, env, value, fate, shows] = cells[..] else { panic!("{line}") };
+        let (shows, shows_off) = shows.split_once('¦').unwrap_or((shows, ""));
+        let words = |text: &'static str| text.split_whitespace().collect();
+        let value = fill(value);
+        Row { names: words(names), off: words(off), env, value, fate, shows, shows_off }
+    };
+    LIST.lines().filter(|line| !line.starts_with('#')).map(row).collect()
+}
+
+/// Puts real files in the place of words that start with `@`.
+fn fill(value: &str) -> String {
+    let data = |name: &str| format!("{}/tests/data/{name}", env!("CARGO_MANIFEST_DIR"));
+    match value {
+        "@model" => data("flags.tsv"),
+        "@dir" => env!("CARGO_TARGET_TMPDIR").to_owned(),
+        "@text" => data("text.txt"),
+        "@json" => data("schema.json"),
+        other => other.to_owned(),
+    }
+}
+
+fn owned(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn with_env(words: &[&str], variables: &[(&str, &str)]) -> Result<Command, ArgError> {
+    let variables: Vec<_> = variables.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect();
+    parse(&owned(words), &variables)
+}
+
+#[track_caller]
+fn settings(words: &[&str]) -> Settings {
+    settings_env(words, &[])
+}
+
+#[track_caller]
+fn settings_env(words: &[&str], variables: &[(&str, &str)]) -> Settings {
+    match with_env(words, variables) {
+        Ok(Command::Serve(settings)) => *settings,
+        other => panic!("{words:?} {variables:?}: {other:?}"),
+    }
+}
+
+#[track_caller]
+fn error(words: &[&str]) -> String {
+    match with_env(words, &[]) {
+        Err(error) => error.to_string(),
+        Ok(command) => panic!("{words:?}: {command:?}"),
+    }
+}
+
+/// Everything that flags can change.
+fn shown(settings: &Settings) -> String {
+    let Settings { http, serve, engine, logs, template, plan_only, .. } = settings;
+    let params = settings.params(Params::default()).unwrap();
+    format!(
+        "{http:?} {serve:?} {engine:?} {logs:?} {params:?} template: {template:?} plan_only: {plan_only:?}"
+    )
+}
+
+/// The words of one spelling; the other half of a pair of files is added.
+fn spelled<'a>(name: &'a str, row: &'a Row) -> Vec<&'a str> {
+    let mut words = vec![name];
+    if !row.value.is_empty() {
+        words.push(&row.value);
+    }
+    match name {
+        "--ssl-key-file" => words.extend(["--ssl-cert-file", &row.value]),
+        "--ssl-cert-file" => words.extend(["--ssl-key-file", &row.value]),
+        _ => {}
+    }
+    words
+}
+
+#[test]
+fn every_flag_is_known_in_every_spelling_and_lands_where_it_should() {
+    let rows = rows();
+    assert!(rows.len() > 270, "{}", rows.len());
+    let untouched = shown(&settings(&[]));
+    for row in &rows {
+        for name in &row.names {
+            let words = spelled(name, row);
+            match (row.fate, with_env(&words, &[])) {
+                ("prints", Ok(Command::Print(_))) => {}
+                ("refused", Err(ArgError::Refused { flag, .. })) => assert_eq!(flag, **name),
+                ("ignored", Ok(Command::Serve(settings))) => {
+                    assert!(
+                        settings.warnings.iter().any(|line| line.starts_with(*name)),
+                        "{:?}",
+                        settings.warnings
+                    );
+                    assert_eq!(shown(&settings), untouched, "{words:?}");
+                }
+                ("honoured", Ok(Command::Serve(settings))) => {
+                    assert_eq!(settings.warnings, [""; 0], "{words:?}");
+                    let shown = shown(&settings);
+                    assert!(shown.contains(row.shows), "{words:?}: no {} in {shown}", row.shows);
+                    let default = row.shows == "kv: F16" || !row.off.is_empty() || row.shows.is_empty();
+                    assert!(
+                        default || !untouched.contains(row.shows),
+                        "{words:?}: {} is the default",
+                        row.shows
+                    );
+                }
+                (fate, result) => panic!("{words:?} should be {fate}: {result:?}"),
+            }
+            if name.starts_with("--")
+                && !row.value.is_empty()
+                && row.fate == "honoured"
+                && !name.starts_with("--ssl")
+            {
+                let attached = format!(
+                    "{}={}",
+                    name.replace("--", "__").replace('-', "_").replace("__", "--"),
+                    row.value
+                );
+                assert!(shown(&settings(&[&attached])).contains(row.shows), "{attached}");
+            }
+        }
+        for name in &row.off {
+            let settings = settings(&[name]);
+            let shown = shown(&settings);
+            if row.fate == "honoured" {
+                assert!(shown.contains(row.shows_off) && !shown.contains(row.shows), "{name}: {shown}");
+            }
+            assert_eq!(settings.warnings.is_empty(), row.fate != "ignored", "{name}");
+        }
+    }
+}
+
+#[test]
+fn every_flag_of_the_table_is_in_the_list() {
+    let rows = rows();
+    for flag in args::table::flags() {
+        for name in flag.names().chain(flag.off_names()) {
+            let listed = rows.iter().any(|row| row.names.contains(&name) || row.off.contains(&name));
+            assert!(listed, "{name}");
+        }
+    }
+}
+
+#[test]
+fn spellings_are_unique() {
+    let mut seen: Vec<&str> = Vec::new();
+    for flag in args::table::flags() {
+        for name in
+            flag.names().chain(flag.off_names()).chain([flag.env].into_iter().filter(|env| !env.is_empty()))
+        {
+            assert!(!seen.contains(&name), "{name} twice");
+            seen.push(name);
+        }
+    }
+}
+
+#[test]
+fn variables_do_what_their_flags_do() {
+    for row in rows().iter().filter(|row| !row.env.is_empty() && !row.names[0].starts_with("--ssl")) {
+        let value = if row.value.is_empty() { "on" } else { &row.value };
+        match (row.fate, with_env(&[], &[(row.env, value)])) {
+            ("refused", Err(ArgError::Refused { flag, .. })) => assert_eq!(flag, row.env),
+            ("ignored", Ok(Command::Serve(settings))) => {
+                assert!(
+                    settings.warnings.iter().any(|line| line.starts_with(row.env)),
+                    "{:?}",
+                    settings.warnings
+                );
+            }
+            ("honoured", Ok(Command::Serve(settings))) => {
+                assert!(shown(&settings).contains(row.shows), "{}", row.env);
+            }
+            (fate, result) => panic!("{} should be {fate}: {result:?}", row.env),
+        }
+        if !row.shows_off.is_empty() {
+            let no = row.env.replace("LLAMA_ARG_", "LLAMA_ARG_NO_");
+            for variable in [(no.as_str(), "anything"), (row.env, "0"), (row.env, "Disabled")] {
+                assert!(shown(&settings_env(&[], &[variable])).contains(row.shows_off), "{variable:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_command_line_beats_the_environment() {
+    let both = |words: &[&str], env: (&str, &str)| shown(&settings_env(words, &[env]));
+    assert!(both(&["--port", "1"], ("LLAMA_ARG_PORT", "2")).contains("port: 1,"));
+    assert!(both(&["--jinja"], ("LLAMA_ARG_NO_JINJA", "1")).contains("jinja: true"));
+    assert!(both(&["-a", "x"], ("LLAMA_ARG_ALIAS", "y")).contains("aliases: [\"x\"]"));
+    assert!(both(&["--temp", "1"], ("LLAMA_ARG_TEMPERATURE", "nonsense")).contains("temperature: 1.0"));
+    assert!(both(&[], ("LLAMA_ARG_PORT", "")).contains("port: 8080"), "empty is unset");
+    let error = with_env(&[], &[("LLAMA_ARG_PORT", "no")]).unwrap_err().to_string();
+    assert_eq!(error, "LLAMA_ARG_PORT no: expected a whole number from 0 to 65535");
+    let error = with_env(&[], &[("LLAMA_ARG_JINJA", "perhaps")]).unwrap_err().to_string();
+    assert!(error.starts_with("LLAMA_ARG_JINJA perhaps: expected on/true/1"), "{error}");
+    let warned =
+        settings_env(&[], &[("BLOOMERY_DRAFT", "mtp"), ("LLAMA_ARG_PROT", "1"), ("HOME", "x")]).warnings;
+    assert_eq!(warned.len(), 2, "{warned:?}");
+    assert!(settings_env(&[], &[("LLAMA_SERVER_SLOTS_DEBUG", "1")]).serve.slots_debug);
+    assert!(settings_env(&[], &[("NO_COLOR", "1")]).logs.no_colour);
+}
+
+#[test]
+fn mistakes_are_named() {
+    for (words, wanted) in [
+        (&["--frobnicate"] as &[&str], "invalid argument: --frobnicate"),
+        (&["--ctx-sze", "1"], "invalid argument: --ctx-sze\ndid you mean --ctx-size?"),
+        (&["--prot=1"], "invalid argument: --prot\ndid you mean --port?"),
+        (&["model.gguf"], "invalid argument: model.gguf"),
+        (&["-c", "4k"], "-c 4k: expected a whole number from 0"),
+        (&["--port", "65536"], "--port 65536: expected a whole number from 0 to 65535"),
+        (&["--temp", "warm"], "--temp warm: expected a number"),
+        (&["--temp", "nan"], "--temp nan: expected a number"),
+        (&["--repeat-penalty", "0"], "sampling: repeat_penalty"),
+        (&["--port"], "--port: expected a value (PORT)"),
+        (&["-np", "0"], "-np 0: expected 1 to 1024, -1 or auto"),
+        (&["-fa", "banana"], "-fa banana: expected on, off, auto"),
+        (&["--jinja=perhaps"], "--jinja perhaps: expected on/true/1/enabled"),
+        (&["-ctk", "q4_0"], "-ctk: caches of type q4_0 are not in this release"),
+        (&["-ctv", "q8_0"], "--cache-type-k f16 with --cache-type-v q8_0: both must be the same"),
+        (&["--place", "bp"], "--place bp: this build knows cpu and auto"),
+        (
+            &["--chat-template", "nosuch"],
+            "--chat-template nosuch: is neither Jinja text, a file nor one of: bailing, chatglm3",
+        ),
+        (&["--chat-template", "{% if %}"], "--chat-template {% if %}: "),
+        (&["--chat-template-kwargs", "[1]"], "--chat-template-kwargs [1]: expected a JSON object"),
+        (&["--chat-template-kwargs", "{"], "--chat-template-kwargs {: is not JSON"),
+        (&["-j", "{"], "-j {: is not JSON"),
+        (&["-l", "x+1"], "-l x+1: expected a token id"),
+        (&["--samplers", "top_k;magic"], "--samplers top_k;magic: there is no sampler `magic`"),
+        (&["-m", "nosuch.gguf"], "-m nosuch.gguf: no such file"),
+        (&["--model", "glm"], "--model: the seat glm is not in this release"),
+        (&["--model", "qwen3"], "--model qwen3: name the file with -m FILE"),
+        (&["--api-key-file", "nosuch"], "--api-key-file nosuch: No such file"),
+        (&["--slot-save-path", "nosuch"], "--slot-save-path nosuch: is not a directory"),
+        (&["--ssl-key-file", "x"], "--ssl-key-file: --ssl-cert-file is missing"),
+        (&["--ssl-key-file", "nosuch", "--ssl-cert-file", "nosuch"], "--ssl-cert-file nosuch: No such file"),
+        (
+            &["--queue-depth", "2000"],
+            "--queue-depth 2000: with 4 slots that is 2004 requests, but --max-connections is 1024",
+        ),
+        (&["--api-prefix", "x"], "--api-prefix x: expected a path that starts with a slash"),
+        (&["-hf", "a/b"], "-hf: downloads are not in this release: pass a local file with -m"),
+        (&["--context-shift"], "--context-shift: a full context ends the generation"),
+    ] {
+        let error = error(words);
+        assert!(error.starts_with(wanted), "{words:?}: {error}");
+    }
+}
+
+#[test]
+fn words_are_read_as_llama_server_reads_them() {
+    let ok = |words: &[&str]| shown(&settings(words));
+    assert!(ok(&["-n", "-1", "--temp", "-1"]).contains("temperature: -1.0"), "values may start with a dash");
+    assert!(ok(&["-r", "--help"]).contains("stop: [\"--help\"]"), "a value is a value");
+    assert!(ok(&["-fa", "--port", "5"]).contains("port: 5,"), "bare -fa before a flag");
+    assert!(ok(&["--port", "5", "-fa"]).contains("port: 5,"), "bare -fa at the end");
+    assert!(ok(&["-fa", "1", "--port", "5"]).contains("port: 5,"));
+    assert!(ok(&["--ctx_size", "512"]).contains("context: 512"));
+    assert!(ok(&["--no_jinja"]).contains("jinja: false"));
+    assert!(ok(&["--no-jinja=false"]).contains("jinja: true"));
+    assert!(ok(&["-np", "auto", "-c", "0"]).contains("slots: None"));
+    assert!(ok(&["-ctv", "q8_0", "-ctk", "q8_0"]).contains("kv: Q8_0"));
+    assert!(ok(&["--host", "127.0.0.1,::1,[::1],x.sock,localhost"]).contains(
+        "hosts: [Address(127.0.0.1), Address(::1), Address(::1), Socket(\"x.sock\"), Name(\"localhost\")]"
+    ));
+    assert!(ok(&["-r", "a", "-r", "b"]).contains("stop: [\"a\", \"b\"]"));
+    assert!(ok(&["-r", r"\n###"]).contains("stop: [\"\\n###\"]"));
+    assert!(
+        ok(&["--dry-sequence-breaker", "x", "--dry-sequence-breaker", "y"])
+            .contains("breakers: [\"x\", \"y\"]")
+    );
+    assert!(ok(&["--dry-sequence-breaker", "none"]).contains("breakers: []"));
+    assert!(ok(&["--api-key", "a,b", "--api-key", "c"]).contains("api_keys: [\"a\", \"b\", \"c\"]"));
+    assert!(ok(&["-l", "5-inf"]).contains("logit_bias: [(5, -inf)]"));
+    assert!(ok(&["--grammar", "a", "-j", "{}"]).contains("grammar: None"), "the last one counts");
+    assert!(ok(&["--reasoning-budget", "-1", "--sse-ping-interval", "-1"]).contains("sse_ping: None"));
+    assert!(ok(&["--reasoning", "auto"]).contains("reasoning: None"));
+    assert!(matches!(with_env(&["--port", "x", "--help"], &[]), Ok(Command::Print(_))));
+}
+
+#[test]
+fn what_has_no_effect_says_so_once_a_reason() {
+    let warnings =
+        settings(&["-ngl", "99", "-cmoe", "-ot", "exps=CPU", "-ngl", "9", "--port", "1", "--port", "2"])
+            .warnings;
+    assert_eq!(
+        warnings,
+        [
+            "--gpu-layers is given more than once: the last one counts",
+            "--port is given more than once: the last one counts",
+            "-ngl, -cmoe, -ot: no effect: this build computes on the CPU only",
+        ]
+    );
+}
+
+#[test]
+fn the_models_own_defaults_hold_unless_a_flag_is_given() {
+    let mut model = Params::default();
+    (model.sampling.temperature, model.sampling.top_k) = (0.125, 3);
+    let params = settings(&["--top-k", "40", "-r", "x"]).params(model).unwrap();
+    assert_eq!((params.sampling.temperature, params.sampling.top_k), (0.125, 40));
+    assert_eq!(params.stop, ["x"]);
+}
+
+#[test]
+fn without_a_file_it_is_the_demo_model() {
+    let demo = settings(&[]);
+    assert_eq!(
+        (demo.serve.model_path.as_str(), demo.serve.aliases),
+        ("demo.gguf", vec!["bloomery-demo".to_owned()])
+    );
+    assert_eq!(settings(&["-a", "other"]).serve.aliases, ["other"]);
+    let file = fill("@model");
+    let named = settings(&["-m", &file]);
+    assert_eq!((named.serve.model_path, named.serve.aliases), (file, Vec::new()));
+}
+
+/// Compares with a file of the repository; what it should be is left where the message says.
+#[track_caller]
+fn same(path: &str, found: &str, wanted: &str) {
+    if found != wanted {
+        let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(path.replace('/', "-"));
+        std::fs::write(&file, wanted).unwrap();
+        panic!("{path} is out of date; {} has what should be there", file.display());
+    }
+}
+
+#[test]
+fn the_help_is_as_it_was() {
+    same("tests/data/help.txt", include_str!("data/help.txt"), &help());
+}
+
+#[test]
+fn the_documents_have_the_tables() {
+    const PAGE: &str = include_str!("../../docs/serving.md");
+    const BEGIN: &str = "<!-- flags: made from the table of bloomery-server/src/args -->\n\n";
+    const END: &str = "<!-- flags: end -->\n";
+    let (head, rest) = PAGE.split_once(BEGIN).expect("the mark before the tables");
+    let (_, tail) = rest.split_once(END).expect("the mark after the tables");
+    let mut page = head.to_owned();
+    let _ = write!(page, "{BEGIN}{}{END}{tail}", args::markdown());
+    same("docs/serving.md", PAGE, &page);
+}
+
+#[test]
+fn the_completion_offers_every_spelling() {
+    let script = args::completion();
+    for name in ["--ctx-size", "-np", "--no-jinja", "complete -o filenames -F _bloomery_serve bloomery-serve"]
+    {
+        assert!(script.contains(name), "{name}");
+    }
+}
