@@ -5,6 +5,8 @@
 //! * Branches of `allOf`, and those beside properties, stay open: each describes only its part of an object.
 //! * References lead to `#/$defs/r0`, `#/$defs/r1` and so on.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value, json};
 
 use super::pointer;
@@ -56,7 +58,11 @@ const FORMATS: [&str; 10] =
     ["date", "time", "date-time", "duration", "uuid", "email", "hostname", "ipv4", "ipv6", "uri"];
 
 /// Schemas inside a schema, after which it is refused.
-const MOST: usize = 20_000;
+const MOST: usize = 10_000;
+/// Properties of one object. The engine takes time with the square of their number, 0.3 s for these.
+const PROPERTIES: usize = 1500;
+/// Patterns and formats that are tried by themselves, 1 ms each.
+const TRIALS: usize = 150;
 /// A longer text does not fit any context, so a bound beyond is none.
 const UNBOUNDED: u64 = 1_000_000;
 /// Integers without bounds end here, near what 64 bits hold: a model does not write digits for ever.
@@ -75,11 +81,13 @@ pub(super) struct Normaliser<'a> {
     /// Targets of references, each twice if it is also used as an open part.
     targets: Vec<(&'a Value, String, bool)>,
     schemas: usize,
+    /// What was tried, and what came of it.
+    tried: HashMap<String, Result<(), String>>,
 }
 
 impl<'a> Normaliser<'a> {
     pub(super) fn new(root: &'a Value, lenient: bool) -> Normaliser<'a> {
-        Normaliser { root, lenient, path: Vec::new(), targets: Vec::new(), schemas: 0 }
+        Normaliser { root, lenient, path: Vec::new(), targets: Vec::new(), schemas: 0, tried: HashMap::new() }
     }
 
     pub(super) fn run(mut self) -> Result<Value, GrammarError> {
@@ -238,6 +246,7 @@ impl<'a> Normaliser<'a> {
         let Some(properties) = value.as_object() else {
             return Err(self.wrong(&format!("an object of schemas is expected, not {}", brief(value))));
         };
+        self.bounded(properties.len())?;
         let mut out = Map::new();
         for (name, schema) in properties {
             self.path.push(pointer::escaped(name));
@@ -248,15 +257,23 @@ impl<'a> Normaliser<'a> {
         Ok(Value::Object(out))
     }
 
+    fn bounded(&self, size: usize) -> Result<(), GrammarError> {
+        match size {
+            size if size > PROPERTIES => {
+                Err(GrammarError::TooLarge { what: "properties of one object", size, limit: PROPERTIES })
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn reference(&mut self, value: &'a Value, open: bool) -> Result<Value, GrammarError> {
         let reference = value.as_str().ok_or_else(|| self.wrong("a text is expected"))?;
-        let target = pointer::resolve(self.root, reference).ok_or_else(|| GrammarError::Reference {
-            path: self.place(),
-            reference: reference.to_owned(),
-        })?;
-        let known = self.targets.iter().position(|(known, _, as_open)| {
-            std::ptr::eq(*known, target) && *as_open == open
-        });
+        let target = pointer::resolve(self.root, reference)
+            .ok_or_else(|| GrammarError::Reference { path: self.place(), reference: reference.to_owned() })?;
+        let known = self
+            .targets
+            .iter()
+            .position(|(known, _, as_open)| std::ptr::eq(*known, target) && *as_open == open);
         let index = known.unwrap_or_else(|| {
             self.targets.push((target, reference.to_owned(), open));
             self.targets.len() - 1
@@ -265,11 +282,7 @@ impl<'a> Normaliser<'a> {
     }
 
     /// `allOf` of plain objects as the one object that it describes, so that it can be closed.
-    fn merged(
-        &mut self,
-        map: &'a Map<String, Value>,
-        open: bool,
-    ) -> Result<Option<Value>, GrammarError> {
+    fn merged(&mut self, map: &'a Map<String, Value>, open: bool) -> Result<Option<Value>, GrammarError> {
         let mut parts = Vec::new();
         if open || !map.contains_key("allOf") || !self.plain_parts(map, &mut parts, 0) {
             return Ok(None);
@@ -288,6 +301,7 @@ impl<'a> Normaliser<'a> {
             required.extend(part.get("required").and_then(Value::as_array).into_iter().flatten().cloned());
         }
         required.retain(Value::is_string);
+        self.bounded(properties.len())?;
         Ok(Some(json!({
             "type": "object", "properties": properties, "required": required, "additionalProperties": false,
         })))
@@ -321,9 +335,9 @@ impl<'a> Normaliser<'a> {
             return false;
         }
         let list = map.get("allOf").and_then(Value::as_array);
-        list.into_iter().flatten().all(|part| {
-            part.as_object().is_some_and(|part| self.plain_parts(part, parts, depth + 1))
-        })
+        list.into_iter()
+            .flatten()
+            .all(|part| part.as_object().is_some_and(|part| self.plain_parts(part, parts, depth + 1)))
     }
 
     fn types(&self, map: &Map<String, Value>) -> Result<Option<Value>, GrammarError> {
@@ -338,7 +352,9 @@ impl<'a> Normaliser<'a> {
             }
             Some(types) if !self.lenient => {
                 let wrong = match types {
-                    Value::Array(types) => types.iter().find(|value| !known(value)).map_or("[]".into(), brief),
+                    Value::Array(types) => {
+                        types.iter().find(|value| !known(value)).map_or("[]".into(), brief)
+                    }
                     other => brief(other),
                 };
                 return Err(self.wrong(&format!("type {wrong} is none of {}", TYPES.join(", "))));
@@ -371,16 +387,24 @@ impl<'a> Normaliser<'a> {
     }
 
     /// Tries what a text has to look like by itself: messages name the place, and a lenient reading drops it.
-    fn check_string(&self, out: &mut Map<String, Value>) -> Result<(), GrammarError> {
+    fn check_string(&mut self, out: &mut Map<String, Value>) -> Result<(), GrammarError> {
         if !["pattern", "format"].iter().any(|key| out.contains_key(*key)) {
             return Ok(());
         }
-        match fits_string(out) {
+        let text = Value::Object(out.clone()).to_string();
+        let may_try = self.tried.len() < TRIALS || self.tried.contains_key(&text);
+        let fits = match may_try {
+            true => self.tried.entry(text).or_insert_with(|| fits_string(out)).clone(),
+            // The whole schema is compiled in any case.
+            false if !self.lenient => Ok(()),
+            false => Err("there are too many patterns".to_owned()),
+        };
+        match fits {
             Err(_) if self.lenient => {
                 out.retain(|key, _| !["pattern", "format", "minLength", "maxLength"].contains(&key.as_str()));
                 Ok(())
             }
-            result => result.map_err(|message| self.wrong(&message)),
+            fits => fits.map_err(|message| self.wrong(&message)),
         }
     }
 
@@ -414,7 +438,10 @@ fn insert(out: &mut Map<String, Value>, key: &str, value: Value) {
 }
 
 fn bound_integers(out: &mut Map<String, Value>) {
-    if out.get("type") != Some(&json!("integer")) || out.contains_key("multipleOf") {
+    let types = out.get("type").cloned().unwrap_or_default();
+    let has =
+        |name: &str| types == name || types.as_array().is_some_and(|list| list.iter().any(|it| it == name));
+    if !has("integer") || has("number") || out.contains_key("multipleOf") {
         return;
     }
     for (bound, other, value) in
@@ -435,7 +462,8 @@ fn format(value: &Value) -> Option<&'static str> {
 
 /// A count, also if it is written as `3.0`.
 fn count(value: &Value) -> Option<u64> {
-    let whole = |number: f64| (number.fract() == 0.0 && (0.0..1e18).contains(&number)).then_some(number as u64);
+    let whole =
+        |number: f64| (number.fract() == 0.0 && (0.0..1e18).contains(&number)).then_some(number as u64);
     value.as_u64().or_else(|| value.as_f64().and_then(whole))
 }
 
