@@ -163,15 +163,15 @@ async fn a_client_that_takes_nothing_is_dropped() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_reader_of_a_large_reply_is_not_idle() {
-    let server = Server::start_within(|_| {}, |limits| limits.head = ms(300)).await;
+    let server = Server::start_within(|_| {}, |limits| limits.head = ms(200)).await;
     let mut stream = server.connect().await;
     stream.write_all(post("/large", 0).as_bytes()).await.unwrap();
     let start = Instant::now();
     let (mut total, mut buffer) = (0, vec![0; 8 << 20]);
     while total < 24 << 20 {
         // The last megabytes wait in the system, and the server knows nothing of them.
-        if total < 14 << 20 {
-            sleep(ms(100)).await;
+        if total < 10 << 20 {
+            sleep(ms(300)).await;
         }
         let read = stream.read(&mut buffer).await.unwrap();
         assert!(read > 0, "cut after {total} bytes");
