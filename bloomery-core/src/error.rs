@@ -161,6 +161,16 @@ pub enum EngineError {
         /// Sessions planned for.
         limit: usize,
     },
+    /// The sessions together have no room for the tokens, each for itself has.
+    #[error("cache is full: {needed} pages needed, {free} of {total} free")]
+    PoolExhausted {
+        /// Pages that all tokens of the step would take.
+        needed: usize,
+        /// Pages that no session has.
+        free: usize,
+        /// Pages of the pool.
+        total: usize,
+    },
     /// A token id outside the vocabulary.
     #[error("token id {id} is outside the vocabulary of {vocab}")]
     UnknownToken {
@@ -219,18 +229,6 @@ pub enum EngineError {
         slot: usize,
         /// How many slots there are.
         slots: usize,
-    },
-    /// All pages of the key/value cache are in use.
-    #[error(
-        "Context size has been exceeded: {needed} more pages of key/value cache are needed, {free} of {total} are free"
-    )]
-    PoolExhausted {
-        /// Pages that a step needs.
-        needed: usize,
-        /// Pages that are free.
-        free: usize,
-        /// Pages in all.
-        total: usize,
     },
     /// A step with this job failed.
     #[error("a step failed: {message}")]

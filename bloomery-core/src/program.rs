@@ -113,6 +113,15 @@ pub(crate) struct Program {
     pub(crate) attentions: Vec<Attention>,
     /// Where the logits of the output rows end up.
     pub(crate) logits: Buffer,
+    pub(crate) hidden: Hidden,
+}
+
+/// How hidden states come out in place of logits.
+#[derive(Debug)]
+pub(crate) struct Hidden {
+    /// Takes the place of the last op.
+    pub(crate) op: Op,
+    pub(crate) buffer: Buffer,
 }
 
 impl Program {

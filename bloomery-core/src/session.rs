@@ -83,8 +83,9 @@ impl Session {
         self.prefill(&[token])
     }
 
-    /// Makes the session hold exactly `tokens`, keeping the longest common beginning. Returns how many positions were
-    /// kept; what is left to feed is `tokens[kept..]`. At least the last token is left, so that its logits can be had.
+    /// Keeps the longest beginning of `tokens` that this session holds, and forgets the rest. Returns how many positions
+    /// were kept; what is left to feed is `tokens[kept..]`. At least the last token is left, so that its logits can be
+    /// had. [`adopt`](Self::adopt) also looks at what other sessions have made known.
     pub fn keep_common(&mut self, tokens: &[u32]) -> Result<usize, EngineError> {
         let common = self.tokens().iter().zip(tokens).take_while(|(a, b)| a == b).count();
         let kept = common.min(tokens.len().saturating_sub(1));
@@ -92,26 +93,49 @@ impl Session {
         Ok(kept)
     }
 
-    /// Replaces the session's content by the longest known beginning of `tokens` that leaves at least one of them, and
-    /// returns its length.
+    /// Makes the session the longest known beginning of `tokens`: of what it holds itself, of what any session of the
+    /// engine has [published](Self::publish), and of what sessions held before they adopted something else. Returns its
+    /// length; what is left to feed is `tokens[length..]`. At least the last token is left, so that its logits can be
+    /// had. Results are the same, to the bit, as if everything were run again.
+    ///
+    /// ```
+    /// use bloomery_core::{Engine, ModelSource};
+    ///
+    /// let engine = Engine::builder(ModelSource::demo()).sessions(2).plan()?.load(|_| {})?;
+    /// let mut first = engine.session()?;
+    /// let logits = first.prefill(&[2638, 711, 258, 561, 463])?.to_vec();
+    /// first.publish();
+    ///
+    /// let mut second = engine.session()?;
+    /// assert_eq!(second.adopt(&[2638, 711, 258, 561, 463])?, 4);
+    /// assert_eq!(second.prefill(&[463])?, logits);
+    /// # Ok::<(), bloomery_core::Error>(())
+    /// ```
     pub fn adopt(&mut self, tokens: &[u32]) -> Result<usize, EngineError> {
-        self.keep_common(tokens)
+        self.adopt_all(&tokens[..tokens.len().saturating_sub(1)])
     }
 
-    /// As [`Session::adopt`], but for all of `tokens`: no logits are wanted.
+    /// As [`adopt`](Self::adopt), with the last token where that is known: no logits are wanted.
     pub(crate) fn adopt_all(&mut self, tokens: &[u32]) -> Result<usize, EngineError> {
-        self.keep_common(tokens)
+        let mut backend = self.engine.inner.backend()?;
+        self.unfed = None;
+        self.engine.inner.cache().adopt(&mut self.state, tokens, backend.as_mut());
+        Ok(self.len())
     }
 
-    /// Lets other sessions use what is computed so far.
-    pub fn publish(&mut self) {}
+    /// Makes everything the session holds known to [`adopt`](Self::adopt), also after the session is gone, for as long
+    /// as there is room for it. Nothing is copied and only what is new is looked at, so that this may be called after
+    /// every step.
+    pub fn publish(&mut self) {
+        self.engine.inner.cache().publish(&mut self.state);
+    }
 
     /// Forgets every position from `len` on.
     pub fn truncate(&mut self, len: usize) -> Result<(), EngineError> {
         if len > self.len() {
             return Err(EngineError::BadPosition { position: len, len: self.len() });
         }
-        self.state.truncate(len, &mut self.engine.inner.pages());
+        self.state.truncate(len, &mut self.engine.inner.cache().pool);
         self.unfed = None;
         Ok(())
     }
@@ -119,7 +143,7 @@ impl Session {
     /// A second session with the same past, which it shares until one of the two writes to it.
     pub fn fork(&self) -> Result<Self, EngineError> {
         self.engine.inner.open_session()?;
-        let state = self.state.fork(&mut self.engine.inner.pages());
+        let state = self.state.fork(&mut self.engine.inner.cache().pool);
         Ok(Self { engine: self.engine.clone(), state, unfed: self.unfed, logits: Vec::new() })
     }
 
@@ -158,13 +182,14 @@ impl Session {
         if snapshot.pages.len() != wanted || snapshot.pages.iter().any(|page| page.len() != size) {
             return bad(format!("{} pages where {wanted} of {size} bytes are needed", snapshot.pages.len()));
         }
-        let mut pool = self.engine.inner.pages();
-        self.state.truncate(0, &mut pool);
+        let mut cache = self.engine.inner.cache();
+        self.state.truncate(0, &mut cache.pool);
         self.unfed = None;
-        if self.state.grow(&snapshot.tokens, &mut pool).is_none() {
-            return Err(EngineError::ContextFull { len: 0, adding: len, context });
+        if !cache.grow(&mut self.state, &snapshot.tokens, backend.as_mut()) {
+            let (free, total) = (cache.obtainable(), cache.pool.capacity());
+            return Err(EngineError::PoolExhausted { needed: wanted, free, total });
         }
-        drop(pool);
+        drop(cache);
         for (&page, bytes) in self.state.pages().iter().zip(&snapshot.pages) {
             backend.write_page(page, bytes);
         }
@@ -174,7 +199,7 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        self.state.truncate(0, &mut self.engine.inner.pages());
+        self.state.truncate(0, &mut self.engine.inner.cache().pool);
         self.engine.inner.close_session();
     }
 }

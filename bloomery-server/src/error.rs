@@ -121,6 +121,10 @@ impl From<EngineError> for ApiError {
             EngineError::UnknownToken { .. } => {
                 return Self::invalid(format!("Prompt contains invalid tokens: {error}"));
             }
+            EngineError::PoolExhausted { .. } => {
+                // The first words are llama-server's.
+                return Self::new(ErrorKind::Server, format!("Context size has been exceeded: {error}"));
+            }
             EngineError::NoSuchSlot { .. }
             | EngineError::NoTokens { .. }
             | EngineError::Sampling(_)

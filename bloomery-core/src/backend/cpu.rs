@@ -92,7 +92,13 @@ impl Backend for CpuBackend {
         let mut step = Step::new(self, &batch);
         step.size_buffers();
         let mut traced = Vec::new();
-        for op in &step.model.program.ops {
+        let program = &step.model.program;
+        // The head is the last op; hidden states are what it would have read.
+        let (ops, last) = match (batch.hidden, program.ops.split_last()) {
+            (true, Some((_, ops))) => (ops, Some(&program.hidden.op)),
+            _ => (program.ops.as_slice(), None),
+        };
+        for op in ops.iter().chain(last) {
             step.run(op)?;
             if trace.is_some() && matches!(op, Op::Route { .. }) {
                 traced.push((step.routes.used, step.routes.experts.clone()));
@@ -101,7 +107,8 @@ impl Backend for CpuBackend {
         if let Some(trace) = trace {
             trace.layers = traced;
         }
-        Ok(&self.buffers[self.model.program.logits.index])
+        let Program { logits, hidden, .. } = &self.model.program;
+        Ok(&self.buffers[if batch.hidden { hidden.buffer.index } else { logits.index }])
     }
 
     fn copy_page(&mut self, from: PageId, to: PageId) {

@@ -21,6 +21,8 @@ pub(crate) struct Batch<'a> {
     pub(crate) pages: &'a [&'a [PageId]],
     /// Rows whose logits are wanted, ascending.
     pub(crate) outputs: &'a [usize],
+    /// The normed hidden states of the outputs are wanted in place of their logits.
+    pub(crate) hidden: bool,
     /// Where to report the experts chosen in every routed layer.
     pub(crate) trace: Option<&'a mut RouteTrace>,
 }

@@ -20,8 +20,8 @@ use crate::def::ModelDef;
 use crate::error::{EngineError, LoadError, Term};
 use crate::generate::Params;
 use crate::plan::{EngineBuilder, ModelSource, Plan, Progress};
+use crate::prefix::{PrefixCache, PrefixStats};
 use crate::session::Session;
-use crate::state::{PAGE, PagePool};
 use crate::tokenizer::Tokenizer;
 use crate::units::Bytes;
 
@@ -42,7 +42,7 @@ pub struct Engine {
     pub(crate) inner: Arc<Inner>,
 }
 
-/// What all clones of an engine share.
+/// What all clones of an engine share. Who needs both locks takes `backend` before `cache`.
 pub(crate) struct Inner {
     model: ModelDef,
     fingerprint: u64,
@@ -56,7 +56,7 @@ pub(crate) struct Inner {
     terms: Vec<Term>,
     bytes_per_token: Bytes,
     open_sessions: AtomicUsize,
-    pages: Mutex<PagePool>,
+    cache: Mutex<PrefixCache>,
     backend: Mutex<Box<dyn Backend>>,
     /// Made when the first constraint is asked for: a vocabulary of 150 000 takes a third of a second.
     compiler: OnceLock<Result<Compiler, GrammarError>>,
@@ -81,14 +81,13 @@ impl Engine {
         let template = ChatTemplate::from_metadata(meta, text(tokenizer.bos()), text(tokenizer.eos()))?;
         let defaults = Params::from_metadata(meta)?;
         let facts = Facts::of(&plan.gguf)?;
-        let pages = plan.sessions.saturating_mul(plan.context.div_ceil(PAGE));
-        let pages = PagePool::new(u32::try_from(pages).unwrap_or(u32::MAX));
+        let cache = PrefixCache::new(u32::try_from(plan.pages).unwrap_or(u32::MAX), plan.cache_ram);
         let bytes_per_token = plan.bytes_per_token();
         read_through(&plan.gguf, progress);
         let fingerprint = fingerprint(&plan);
         let (model, context, terms) = (plan.def.clone(), plan.context, plan.terms.clone());
         let (max_sessions, step_rows) = (plan.sessions, plan.step_rows);
-        let backend = CpuBackend::new(plan, pages.capacity())?;
+        let backend = CpuBackend::new(plan, cache.pool.capacity())?;
         Ok(Self {
             inner: Arc::new(Inner {
                 model,
@@ -103,7 +102,7 @@ impl Engine {
                 terms,
                 bytes_per_token,
                 open_sessions: AtomicUsize::new(0),
-                pages: Mutex::new(pages),
+                cache: Mutex::new(cache),
                 backend: Mutex::new(Box::new(backend)),
                 compiler: OnceLock::new(),
             }),
@@ -151,9 +150,6 @@ impl Engine {
         self.inner.max_sessions
     }
 
-    /// Forgets what the prefix tree holds of exactly these tokens.
-    pub(crate) fn forget(&self, _tokens: &[u32]) {}
-
     /// Most rows of one step.
     #[must_use]
     pub fn step_rows(&self) -> usize {
@@ -164,6 +160,23 @@ impl Engine {
     #[must_use]
     pub fn terms(&self) -> &[Term] {
         &self.inner.terms
+    }
+
+    /// What the engine remembers beyond its sessions; see [`Session::adopt`].
+    #[must_use]
+    pub fn prefix_stats(&self) -> PrefixStats {
+        self.inner.cache().stats()
+    }
+
+    /// Forgets what is remembered of `tokens` for other sessions to adopt, as far as no longer and no other sequence
+    /// that begins alike needs it. Sessions keep what they have.
+    pub fn forget_prefix(&self, tokens: &[u32]) {
+        self.inner.cache().forget(tokens);
+    }
+
+    /// Forgets everything that sessions could adopt. They keep what they have.
+    pub fn clear_prefixes(&self) {
+        self.inner.cache().clear();
     }
 
     /// Bytes of weights that a token reads when it is alone in a step.
@@ -184,9 +197,9 @@ impl Inner {
         self.fingerprint
     }
 
-    pub(crate) fn pages(&self) -> MutexGuard<'_, PagePool> {
-        // The pool's own code does not panic half way, so its numbers are right even after a panic elsewhere.
-        self.pages.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn cache(&self) -> MutexGuard<'_, PrefixCache> {
+        // Its own code does not panic half way, so its numbers are right even after a panic elsewhere.
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn backend(&self) -> Result<MutexGuard<'_, Box<dyn Backend>>, EngineError> {

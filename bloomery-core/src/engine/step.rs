@@ -24,6 +24,7 @@ pub struct Turn<'a> {
     session: &'a mut Session,
     tokens: &'a [u32],
     want: Logits,
+    hidden: bool,
     trace: bool,
     logits: Vec<f32>,
     routes: RouteTrace,
@@ -32,7 +33,20 @@ pub struct Turn<'a> {
 impl<'a> Turn<'a> {
     /// Appends `tokens` to `session`.
     pub fn new(session: &'a mut Session, tokens: &'a [u32], want: Logits) -> Self {
-        Self { session, tokens, want, trace: false, logits: Vec::new(), routes: RouteTrace::default() }
+        Self {
+            session,
+            tokens,
+            want,
+            hidden: false,
+            trace: false,
+            logits: Vec::new(),
+            routes: RouteTrace::default(),
+        }
+    }
+
+    /// Brings back normed hidden states, the model's width each, in place of logits.
+    pub(crate) fn hidden(self) -> Self {
+        Self { hidden: true, ..self }
     }
 
     /// Also reports the experts chosen for every token whose logits are wanted.
@@ -76,24 +90,25 @@ struct Share {
 
 impl Engine {
     /// Runs the turns together: every step takes rows of all of them until all are done. A session appears once.
-    /// When a turn is impossible (context full, unknown token) none is begun; when a step fails, all sessions are as
-    /// they were.
+    /// When a turn is impossible (context full, unknown token) or there is no room for all of them, none is begun; when
+    /// a step fails, all sessions are as they were.
     pub fn step(&self, turns: &mut [Turn<'_>]) -> Result<(), EngineError> {
         for turn in turns.iter() {
             self.check(turn)?;
         }
         let mut backend = self.inner.backend()?;
         let before: Vec<usize> = turns.iter().map(|turn| turn.session.len()).collect();
+        self.make_room(turns, backend.as_mut())?;
         let mut done = vec![0; turns.len()];
         loop {
             let shares = self.shares(turns, &done);
             if shares.is_empty() {
                 return Ok(());
             }
-            if let Err(error) = self.run(backend.as_mut(), turns, &shares) {
-                let mut pages = self.inner.pages();
+            if let Err(error) = self.run(backend.as_mut(), turns, &before, &shares) {
+                let mut cache = self.inner.cache();
                 for (turn, len) in turns.iter_mut().zip(before) {
-                    turn.session.state.truncate(len, &mut pages);
+                    turn.session.state.truncate(len, &mut cache.pool);
                 }
                 return Err(error);
             }
@@ -116,10 +131,37 @@ impl Engine {
         }
     }
 
+    /// Grows every turn's session by its tokens, or none.
+    fn make_room(&self, turns: &mut [Turn<'_>], backend: &mut dyn Backend) -> Result<(), EngineError> {
+        let mut cache = self.inner.cache();
+        let mut needed = 0;
+        for index in 0..turns.len() {
+            let Turn { session, tokens, .. } = &mut turns[index];
+            needed += session.state.needs(tokens.len(), &cache.pool);
+            if cache.grow(&mut session.state, tokens, backend) {
+                continue;
+            }
+            let rest = turns[index + 1..].iter();
+            needed +=
+                rest.map(|turn| turn.session.state.needs(turn.tokens.len(), &cache.pool)).sum::<usize>();
+            for turn in &mut turns[..index] {
+                let before = turn.session.len() - turn.tokens.len();
+                turn.session.state.truncate(before, &mut cache.pool);
+            }
+            let (free, total) = (cache.obtainable(), cache.pool.capacity());
+            return Err(EngineError::PoolExhausted { needed, free, total });
+        }
+        Ok(())
+    }
+
     /// Splits the step's rows: turns with the fewest tokens left first, so that a long prompt does not hold up a
     /// decode.
     fn shares(&self, turns: &[Turn<'_>], done: &[usize]) -> Vec<Share> {
         let mut order: Vec<usize> = (0..turns.len()).filter(|&i| done[i] < turns[i].tokens.len()).collect();
+        // A step brings back one kind of rows.
+        if let Some(hidden) = order.first().map(|&i| turns[i].hidden) {
+            order.retain(|&i| turns[i].hidden == hidden);
+        }
         order.sort_by_key(|&i| turns[i].tokens.len() - done[i]);
         let mut rows = self.step_rows();
         let mut shares = Vec::with_capacity(order.len());
@@ -139,32 +181,22 @@ impl Engine {
         &self,
         backend: &mut dyn Backend,
         turns: &mut [Turn<'_>],
+        before: &[usize],
         shares: &[Share],
     ) -> Result<(), EngineError> {
         let (mut tokens, mut positions, mut sequences, mut outputs) = (vec![], vec![], vec![], vec![]);
         for (sequence, share) in shares.iter().enumerate() {
-            let turn = &mut turns[share.turn];
-            let fresh = &turn.tokens[share.start..share.end];
-            let first = turn.session.len();
-            let grown = turn.session.state.grow(fresh, &mut self.inner.pages());
-            // Pages are planned for every session's whole context, and a session holds each page once.
-            let copy = grown.ok_or(EngineError::ContextFull {
-                len: first,
-                adding: fresh.len(),
-                context: self.context(),
-            })?;
-            if let Some(copy) = copy {
-                backend.copy_page(copy.from, copy.to);
-            }
-            for (offset, &token) in fresh.iter().enumerate() {
-                if turn.wants(share.start + offset) {
+            let (turn, first) = (&turns[share.turn], before[share.turn]);
+            for index in share.start..share.end {
+                if turn.wants(index) {
                     outputs.push(tokens.len());
                 }
-                tokens.push(token);
-                positions.push((first + offset) as u32);
+                tokens.push(turn.tokens[index]);
+                positions.push((first + index) as u32);
                 sequences.push(sequence);
             }
         }
+        let hidden = shares.iter().any(|share| turns[share.turn].hidden);
         let pages: Vec<&[u32]> = shares.iter().map(|share| turns[share.turn].session.state.pages()).collect();
         let mut trace = turns.iter().any(|turn| turn.trace).then(RouteTrace::default);
         let batch = Batch {
@@ -173,10 +205,12 @@ impl Engine {
             sequences: &sequences,
             pages: &pages,
             outputs: &outputs,
+            hidden,
             trace: trace.as_mut(),
         };
-        let logits = backend.step(batch)?;
-        self.deliver(turns, shares, (&sequences, &outputs), logits, trace.as_ref());
+        let rows = backend.step(batch)?;
+        let width = if hidden { self.inner.model.hidden } else { self.inner.model.vocab };
+        self.deliver(turns, shares, (&sequences, &outputs), rows.chunks_exact(width), trace.as_ref());
         Ok(())
     }
 
@@ -186,10 +220,10 @@ impl Engine {
         turns: &mut [Turn<'_>],
         shares: &[Share],
         (sequences, outputs): (&[usize], &[usize]),
-        logits: &[f32],
+        rows: std::slice::ChunksExact<'_, f32>,
         trace: Option<&RouteTrace>,
     ) {
-        for (&row, values) in outputs.iter().zip(logits.chunks_exact(self.inner.model.vocab)) {
+        for (&row, values) in outputs.iter().zip(rows) {
             turns[shares[sequences[row]].turn].logits.extend_from_slice(values);
         }
         for (layer, (used, experts)) in trace.iter().flat_map(|trace| trace.layers.iter().enumerate()) {

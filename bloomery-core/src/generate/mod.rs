@@ -122,8 +122,8 @@ impl Session {
         self.generate_after(tokens, 0, params)
     }
 
-    /// Generates after exactly `tokens`. What the session already holds of them is kept and not run again; everything
-    /// else it holds is forgotten.
+    /// Generates after exactly `tokens`. What is known of them is not run again; see [`Session::adopt`]. Everything else
+    /// the session holds is forgotten.
     pub fn generate_tokens(
         &mut self,
         tokens: &[u32],
@@ -133,7 +133,7 @@ impl Session {
         if adding > context {
             return Err(EngineError::ContextFull { len: 0, adding, context });
         }
-        let kept = self.keep_common(tokens)?;
+        let kept = self.adopt(tokens)?;
         self.generate_after(tokens[kept..].to_vec(), kept, params)
     }
 

@@ -9,7 +9,7 @@ use bloomery_gguf::Gguf;
 
 use crate::def::{Ffn, Mixer, ModelDef, Norm};
 use crate::error::LoadError;
-use crate::program::{Attention, AttentionId, Buffer, Gain, Op, Program, Projection, Rows};
+use crate::program::{Attention, AttentionId, Buffer, Gain, Hidden, Op, Program, Projection, Rows};
 use crate::weights::{Binder, Weights};
 
 /// Turns a definition into a program over the file's tensors.
@@ -40,7 +40,9 @@ pub(crate) fn compile(def: &ModelDef, gguf: &Gguf) -> Result<(Program, Weights),
     let logits = builder.buffer("logits", def.vocab, Rows::Outputs);
     let head = Projection { weight, bias, out: logits, accumulate: false };
     builder.push(Op::Project { x, norm: Some(norm), parts: vec![head] });
-    builder.finish(&def.architecture, logits)
+    let hidden = builder.buffer("hidden", def.hidden, Rows::Outputs);
+    let states = Hidden { op: Op::Norm { x, norm, out: hidden }, buffer: hidden };
+    builder.finish(&def.architecture, logits, states)
 }
 
 /// Where in the model a layer is.
@@ -106,9 +108,15 @@ impl<'g> Builder<'g> {
         to
     }
 
-    fn finish(self, architecture: &str, logits: Buffer) -> Result<(Program, Weights), LoadError> {
+    fn finish(
+        self,
+        architecture: &str,
+        logits: Buffer,
+        hidden: Hidden,
+    ) -> Result<(Program, Weights), LoadError> {
         let weights = self.bind.finish(architecture)?;
-        let program = Program { ops: self.ops, buffers: self.buffers, attentions: self.attentions, logits };
+        let program =
+            Program { ops: self.ops, buffers: self.buffers, attentions: self.attentions, logits, hidden };
         Ok((program, weights))
     }
 }

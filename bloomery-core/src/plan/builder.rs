@@ -68,6 +68,8 @@ pub struct EngineBuilder {
     placement: Placement,
     context: Context,
     sessions: usize,
+    pool: Option<usize>,
+    cache_ram: Bytes,
     step_rows: usize,
     threads: Option<NonZeroUsize>,
     numerics: Numerics,
@@ -86,6 +88,8 @@ impl EngineBuilder {
             placement: Placement::Auto,
             context: Context::Auto,
             sessions: 1,
+            pool: None,
+            cache_ram: Bytes(0),
             step_rows: STEP_ROWS,
             threads: None,
             numerics: Numerics::Fast,
@@ -108,6 +112,19 @@ impl EngineBuilder {
     /// Sessions that can exist at a time, forks included. Default 1.
     pub fn sessions(self, sessions: usize) -> Self {
         Self { sessions, ..self }
+    }
+
+    /// Positions of all sessions together, at least those of one. Default: [`context`](Self::context) times
+    /// [`sessions`](Self::sessions). With fewer, sessions share memory, and a step they have no room for is
+    /// [`PoolExhausted`](crate::EngineError::PoolExhausted). With more, more prefixes are kept for
+    /// [`Session::adopt`](crate::Session::adopt).
+    pub fn pool(self, tokens: usize) -> Self {
+        Self { pool: Some(tokens), ..self }
+    }
+
+    /// Host memory for prefixes that had to leave the pool. Default none: they are forgotten.
+    pub fn cache_ram(self, cache_ram: Bytes) -> Self {
+        Self { cache_ram, ..self }
     }
 
     /// Most rows of one step (llama.cpp's ubatch). Default 512.
@@ -154,6 +171,9 @@ impl EngineBuilder {
         if let Context::Tokens(n) = self.context {
             positive("context", n)?;
         }
+        if let Some(n) = self.pool {
+            positive("pool", n)?;
+        }
         let gguf = self.source.open()?;
         let def = arch::define(gguf.metadata())?;
         let (program, weights) = layers::compile(&def, &gguf)?;
@@ -178,12 +198,16 @@ impl EngineBuilder {
             scratch: program.buffer_bytes(self.step_rows, self.step_rows.min(self.sessions)),
             trained: def.context,
             sessions: self.sessions,
+            pool: self.pool,
+            cache_ram: self.cache_ram,
             page: PAGE,
         };
         let fitted = fit(&demand, self.context, &host)?;
         let threads = self.threads.unwrap_or(host.cores);
         Ok(Plan {
             context: fitted.context,
+            pages: fitted.pages,
+            cache_ram: self.cache_ram,
             terms: fitted.terms,
             available: host.available,
             sessions: self.sessions,

@@ -21,45 +21,66 @@ pub(super) struct Demand {
     /// Positions the model was trained for.
     pub(super) trained: usize,
     pub(super) sessions: usize,
+    /// Positions of all sessions together, if they share less, or have more, than a context each.
+    pub(super) pool: Option<usize>,
+    /// Most bytes of prefixes outside the pool.
+    pub(super) cache_ram: Bytes,
     /// Contexts are whole pages.
     pub(super) page: usize,
 }
 
-/// Positions per session, and the terms that add up to what is needed.
+/// Positions per session, pages of all, and the terms that add up to what is needed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fit {
     pub(super) context: usize,
+    pub(super) pages: usize,
     pub(super) terms: Vec<Term>,
 }
 
 /// Settles the context and adds up the terms; refuses with all of them when they exceed what the host has.
 pub(super) fn fit(demand: &Demand, context: Context, host: &HostFacts) -> Result<Fit, PlanError> {
-    let context = match context {
-        Context::Tokens(n) => n,
-        Context::Auto => {
-            let fixed = demand.file + demand.vectors + demand.scratch;
+    let context = match (context, demand.pool) {
+        (Context::Tokens(n), _) => n,
+        // A session cannot have more than there is.
+        (Context::Auto, Some(pool)) => demand.trained.min(pool),
+        (Context::Auto, None) => {
+            let fixed = demand.file + demand.vectors + demand.scratch + demand.cache_ram;
             let per_position = demand.position.0.saturating_mul(demand.sessions as u64).max(1);
             let fitting = host.available.saturating_sub(fixed).0 / per_position;
             let fitting = usize::try_from(fitting).unwrap_or(usize::MAX) / demand.page * demand.page;
             demand.trained.min(fitting.max(AUTO_FLOOR))
         }
     };
-    let positions = (context.div_ceil(demand.page) as u64).saturating_mul(demand.page as u64);
-    let cache = demand.position.0.saturating_mul(demand.sessions as u64).saturating_mul(positions);
-    let cache = Bytes(cache);
+    let one = context.div_ceil(demand.page);
+    let (pages, detail) = match demand.pool {
+        None => {
+            let detail = format!("{} x {context} positions of {}", demand.sessions, demand.position);
+            (one.saturating_mul(demand.sessions), detail)
+        }
+        Some(pool) => {
+            let pages = one.max(pool.div_ceil(demand.page));
+            let positions = pages.saturating_mul(demand.page);
+            let sharing = format!("{} of up to {context}", demand.sessions);
+            (pages, format!("{positions} positions of {} for {sharing}", demand.position))
+        }
+    };
+    let cache = (pages as u64).saturating_mul(demand.page as u64).saturating_mul(demand.position.0);
     let term = |what, bytes, detail| Term { what, bytes, detail };
-    let terms = vec![
+    let mut terms = vec![
         term("file", demand.file, "mapped".to_owned()),
         term("norms and biases", demand.vectors, String::new()),
-        term("KV cache", cache, format!("{} x {context} positions of {}", demand.sessions, demand.position)),
+        term("KV cache", Bytes(cache), detail),
         term("scratch", demand.scratch, String::new()),
     ];
+    if demand.cache_ram > Bytes(0) {
+        terms.push(term("parked prefixes", demand.cache_ram, "at most".to_owned()));
+    }
     let need: Bytes = terms.iter().map(|term| term.bytes).sum();
     if need > host.available {
         let device = "host memory".to_owned();
         return Err(PlanError::DoesNotFit { device, need, free: host.available, terms });
     }
-    Ok(Fit { context, terms })
+    Ok(Fit { context, pages, terms })
 }
 
 #[cfg(test)]
@@ -82,6 +103,8 @@ mod tests {
             scratch: Bytes(64 << 20),
             trained: 262_144,
             sessions: 1,
+            pool: None,
+            cache_ram: Bytes(0),
             page: 64,
         }
     }
@@ -97,6 +120,28 @@ mod tests {
         let two = Demand { sessions: 2, ..demand() };
         let halved = fit(&two, Context::Auto, &host(24)).unwrap().context;
         assert!(halved.abs_diff(fitted.context / 2) <= 64, "{halved}");
+    }
+
+    #[test]
+    fn a_pool_is_shared_by_all_sessions_and_never_shorter_than_one() {
+        let demand = Demand { sessions: 4, ..demand() };
+        let fit_of = |pool, context| fit(&Demand { pool, ..demand }, context, &host(64)).unwrap();
+        assert_eq!(fit_of(None, Context::Tokens(1000)).pages, 4 * 16);
+        assert_eq!(fit_of(Some(2000), Context::Tokens(1000)).pages, 32);
+        assert_eq!(fit_of(Some(1), Context::Tokens(1000)).pages, 16);
+        let auto = fit_of(Some(2000), Context::Auto);
+        assert_eq!((auto.context, auto.pages), (2000, 32));
+        assert_eq!(auto.terms[2].bytes, Bytes(32 * 64 * (96 << 10)));
+        assert_eq!(auto.terms[2].detail, "2048 positions of 96.00 KiB for 4 of up to 2000");
+    }
+
+    #[test]
+    fn parked_prefixes_count() {
+        let parking = Demand { cache_ram: Bytes(4 * GIB), ..demand() };
+        let Fit { context, terms, .. } = fit(&parking, Context::Auto, &host(28)).unwrap();
+        assert!(terms.iter().any(|term| term.what == "parked prefixes" && term.bytes == Bytes(4 * GIB)));
+        assert_eq!(context, fit(&demand(), Context::Auto, &host(24)).unwrap().context);
+        assert!(fit(&parking, Context::Tokens(64), &host(22)).is_err());
     }
 
     #[test]

@@ -26,6 +26,9 @@ use crate::weights::Weights;
 #[derive(Debug)]
 pub struct Plan {
     pub(crate) context: usize,
+    /// Of all sessions together.
+    pub(crate) pages: usize,
+    pub(crate) cache_ram: Bytes,
     pub(crate) sessions: usize,
     pub(crate) step_rows: usize,
     pub(crate) terms: Vec<Term>,

@@ -16,6 +16,8 @@ pub struct Job {
     pub prompt: Vec<u32>,
     /// How to generate.
     pub params: Params,
+    /// What is wanted in place of tokens.
+    pub embed: Option<Pooling>,
     /// What narrows the choice of tokens.
     pub constraint: Option<Box<dyn Constraint>>,
     /// The slot that has to run it; `None` is any.
@@ -31,7 +33,7 @@ pub struct Job {
 impl Job {
     /// A job that may use everything that is known of its prompt, in any slot.
     pub fn new(prompt: Vec<u32>, params: Params, sink: Box<dyn Sink>) -> Self {
-        Self { prompt, params, constraint: None, slot: None, reuse: true, tag: None, sink }
+        Self { prompt, params, embed: None, constraint: None, slot: None, reuse: true, tag: None, sink }
     }
 }
 
@@ -45,6 +47,20 @@ impl fmt::Debug for Job {
             .field("reuse", &self.reuse)
             .finish_non_exhaustive()
     }
+}
+
+/// What becomes of the hidden states of a prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Pooling {
+    /// All of them, one row a token.
+    None,
+    /// Their mean.
+    Mean,
+    /// The first token's.
+    First,
+    /// The last token's.
+    Last,
 }
 
 /// Takes the events of one job. Called on the scheduler's thread, so neither method may block.
@@ -68,7 +84,7 @@ pub enum SinkState {
     Closed,
 }
 
-/// What happens to a job, in this order: `Started`, `Prompt` after each part of the prompt, `Token`s, and one of `Done`
+/// What happens to a job, in this order: `Started`, `Prompt` after each part of the prompt, `Token`s or an `Embedding`, and one of `Done`
 /// and `Failed`.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -84,6 +100,8 @@ pub enum Event {
     Prompt(Progress),
     /// A token was generated.
     Token(Token),
+    /// The hidden states of the prompt: one row of the model's width, or one for every token.
+    Embedding(Vec<f32>),
     /// The generation has ended.
     Done(Outcome),
     /// The job could not go on.

@@ -26,6 +26,7 @@
 //! ```
 
 mod command;
+mod embedding;
 mod job;
 mod pace;
 mod run;
@@ -33,7 +34,7 @@ mod slot;
 mod status;
 mod worker;
 
-pub use job::{Event, Job, Outcome, Progress, Sink, SinkState, Token};
+pub use job::{Event, Job, Outcome, Pooling, Progress, Sink, SinkState, Token};
 pub use status::{Counters, SlotStatus, Status};
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -133,8 +134,10 @@ impl Scheduler {
         if job.prompt.is_empty() {
             return Err(EngineError::NoTokens { what: "a job" });
         }
-        if job.prompt.len() >= context {
-            return Err(EngineError::ContextFull { len: 0, adding: job.prompt.len() + 1, context });
+        // An answer needs room for a token.
+        let adding = job.prompt.len() + usize::from(job.embed.is_none());
+        if adding > context {
+            return Err(EngineError::ContextFull { len: 0, adding, context });
         }
         let vocab = engine.model().vocab;
         if let Some(&id) = job.prompt.iter().find(|&&id| id as usize >= vocab) {

@@ -101,6 +101,7 @@ mod tests {
         assert_eq!(pace.rows(0, 512), 512);
         assert_eq!(pace.rows(1, 512), 0, "a stream's own speed is measured first");
         pace.measured(1, 0, Duration::from_millis(10));
-        assert_eq!(pace.rows(1, 512), 255);
+        let rows = pace.rows(1, 512);
+        assert!(rows == 255 || rows == 256, "{rows} of 0.195 ms in 50 ms");
     }
 }

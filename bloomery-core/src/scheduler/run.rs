@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use super::embedding::Embedding;
 use super::job::{Event, Job, Outcome, Progress, SinkState, Token};
 use super::status::SlotStatus;
 use crate::constrain::{Constraint, Next};
@@ -28,7 +29,10 @@ pub(super) struct Run {
     chooser: Chooser,
     detokenizer: Detokenizer,
     stops: StopMatcher,
+    embedding: Option<Embedding>,
     clock: Clock,
+    /// The last event. Its reader gets it when the slot is free and the status says so.
+    ending: Option<Event>,
     /// Given back when the job is over.
     _place: Place,
 }
@@ -95,7 +99,9 @@ impl Run {
             chooser: Chooser { sampler, constraint: job.constraint.take() },
             detokenizer: engine.tokenizer().continuation(job.params.special),
             stops: StopMatcher::new(job.params.stop.iter().cloned()),
+            embedding: job.embed.map(Embedding::new),
             clock: Clock::default(),
+            ending: None,
             _place: place,
             job,
         })
@@ -104,6 +110,8 @@ impl Run {
     /// Takes a slot: a session that knows as much of the tokens as anything does.
     pub(super) fn start(&mut self, engine: &Engine, slot: usize) -> Result<(), EngineError> {
         let mut session = engine.session()?;
+        // Hidden states are not kept, so every token has to be computed.
+        self.job.reuse &= self.embedding.is_none();
         let known = if self.job.reuse { session.adopt(&self.tokens)? } else { 0 };
         self.session = Some(session);
         if self.clock.started.is_none() {
@@ -139,8 +147,12 @@ impl Run {
     pub(super) fn turn(&mut self, rows: usize) -> Option<Turn<'_>> {
         let session = self.session.as_mut()?;
         let (start, end) = (session.len(), session.len() + rows);
+        let tokens = &self.tokens[start..end];
+        if self.embedding.is_some() {
+            return Some(Turn::new(session, tokens, Logits::All).hidden());
+        }
         let want = if end == self.tokens.len() { Logits::Last } else { Logits::None };
-        Some(Turn::new(session, &self.tokens[start..end], want))
+        Some(Turn::new(session, tokens, want))
     }
 
     /// Lets others use what is computed so far.
@@ -181,13 +193,21 @@ impl Run {
     }
 
     /// Takes in a step that computed `fed` tokens of this job; `logits` are those after the last token when that was
-    /// among them. Returns whether the job has ended.
+    /// among them, or the hidden states of all `fed` tokens. Returns whether the job has ended.
     pub(super) fn advance(&mut self, engine: &Engine, fed: usize, logits: &[f32]) -> bool {
         let prompt = self.progress.generated == 0;
         if prompt {
             self.progress.prompt += fed;
             self.progress.prompt_time = self.since_start();
             self.job.sink.send(Event::Prompt(self.progress));
+        }
+        if let Some(embedding) = &mut self.embedding {
+            embedding.add(logits);
+            if self.pending() > 0 {
+                return false;
+            }
+            self.embed(engine.model().hidden);
+            return true;
         }
         if logits.is_empty() {
             return false;
@@ -203,6 +223,12 @@ impl Run {
                 true
             }
         }
+    }
+
+    fn embed(&mut self, width: usize) {
+        let Some(embedding) = self.embedding.take() else { return };
+        self.job.sink.send(Event::Embedding(embedding.finish(width)));
+        self.finish(StopReason::End, None);
     }
 
     fn choose(&mut self, engine: &Engine, logits: &[f32]) -> Result<bool, EngineError> {
@@ -254,11 +280,18 @@ impl Run {
             }
         }
         let (progress, held, seed) = (self.progress, self.tokens.len(), self.chooser.sampler.seed());
-        self.job.sink.send(Event::Done(Outcome { reason, text, stop, progress, held, seed }));
+        self.ending = Some(Event::Done(Outcome { reason, text, stop, progress, held, seed }));
     }
 
     pub(super) fn fail(&mut self, error: EngineError) {
-        self.job.sink.send(Event::Failed(error));
+        self.ending = Some(Event::Failed(error));
+    }
+
+    /// Tells the reader how the job ended, if it has.
+    pub(super) fn tell_ending(mut self) {
+        if let Some(event) = self.ending.take() {
+            self.job.sink.send(event);
+        }
     }
 
     fn since_start(&self) -> Duration {

@@ -1,6 +1,7 @@
 //! The state of one sequence. Everything that grows or shrinks with it goes through here.
 
 use super::{PAGE, PageId, PagePool};
+use crate::prefix::Mark;
 
 /// Tokens of a sequence and the pages that hold their keys and values.
 ///
@@ -10,6 +11,8 @@ use super::{PAGE, PageId, PagePool};
 pub(crate) struct SequenceState {
     tokens: Vec<u32>,
     pages: Vec<PageId>,
+    /// How far the tree of prefixes is known to have the full pages.
+    mark: Option<Mark>,
 }
 
 /// A page whose contents must be copied before the sequence may write to it.
@@ -32,33 +35,70 @@ impl SequenceState {
         &self.pages
     }
 
+    /// Pages that [`grow`](Self::grow) by `adding` tokens takes from the pool.
+    pub(crate) fn needs(&self, adding: usize, pool: &PagePool) -> usize {
+        let fresh = (self.tokens.len() + adding).div_ceil(PAGE).saturating_sub(self.pages.len());
+        fresh + usize::from(self.copied_page(adding, pool).is_some())
+    }
+
+    /// The page that the sequence goes on in, if another owner's part of it would be written over.
+    pub(crate) fn copied_page(&self, adding: usize, pool: &PagePool) -> Option<PageId> {
+        let (open, row) = (self.tokens.len() / PAGE, self.tokens.len() % PAGE);
+        self.pages.get(open).copied().filter(|&page| adding > 0 && !pool.may_write(page, row))
+    }
+
     /// Makes room for `tokens` after the end. Returns `None` and leaves all as it was when the pool is empty;
-    /// otherwise the copy to make if the page the sequence goes on in is shared.
+    /// otherwise the copy to make before the page the sequence goes on in is written to.
     pub(crate) fn grow(&mut self, tokens: &[u32], pool: &mut PagePool) -> Option<Option<PageCopy>> {
-        let needed = (self.tokens.len() + tokens.len()).div_ceil(PAGE);
-        let open = self.tokens.len() / PAGE;
-        let copies = open < self.pages.len() && pool.is_shared(self.pages[open]);
-        let fresh = needed.saturating_sub(self.pages.len());
-        if pool.available() < fresh + usize::from(copies) {
+        if pool.available() < self.needs(tokens.len(), pool) {
             return None;
         }
+        if tokens.is_empty() {
+            return Some(None);
+        }
+        let (open, end) = (self.tokens.len() / PAGE, self.tokens.len() + tokens.len());
         let mut copy = None;
-        if copies {
-            let (from, to) = (self.pages[open], pool.take()?);
+        if let Some(from) = self.copied_page(tokens.len(), pool) {
+            let to = pool.take()?;
             pool.release(from);
             self.pages[open] = to;
             copy = Some(PageCopy { from, to });
         }
-        for _ in 0..fresh {
+        while self.pages.len() < end.div_ceil(PAGE) {
             self.pages.push(pool.take()?);
         }
         self.tokens.extend_from_slice(tokens);
+        for (index, &page) in self.pages.iter().enumerate().skip(open) {
+            pool.wrote(page, PAGE.min(end - index * PAGE));
+        }
         Some(copy)
+    }
+
+    /// Puts a page behind the end, a page boundary: `tokens` are what it holds. The caller made the sequence an owner.
+    pub(crate) fn append(&mut self, page: PageId, tokens: &[u32]) {
+        debug_assert!(self.tokens.len() == self.pages.len() * PAGE && tokens.len() <= PAGE);
+        self.pages.push(page);
+        self.tokens.extend_from_slice(tokens);
+    }
+
+    /// Takes `page`, which holds the same, in place of the one at `index`.
+    pub(crate) fn replace(&mut self, index: usize, page: PageId, pool: &mut PagePool) {
+        pool.share(page);
+        pool.release(std::mem::replace(&mut self.pages[index], page));
+    }
+
+    pub(crate) fn mark(&self) -> Option<Mark> {
+        self.mark
+    }
+
+    pub(crate) fn set_mark(&mut self, mark: Option<Mark>) {
+        self.mark = mark;
     }
 
     /// Forgets all positions from `len` on.
     pub(crate) fn truncate(&mut self, len: usize, pool: &mut PagePool) {
         self.tokens.truncate(len);
+        self.mark = self.mark.filter(|mark| mark.pages * PAGE <= self.tokens.len());
         for page in self.pages.drain(self.tokens.len().div_ceil(PAGE)..) {
             pool.release(page);
         }
@@ -69,7 +109,7 @@ impl SequenceState {
         for &page in &self.pages {
             pool.share(page);
         }
-        Self { tokens: self.tokens.clone(), pages: self.pages.clone() }
+        Self { tokens: self.tokens.clone(), pages: self.pages.clone(), mark: self.mark }
     }
 }
 
@@ -84,10 +124,10 @@ mod tests {
         assert_eq!(a.grow(&[7; PAGE + 1], &mut pool), Some(None));
         let mut b = a.fork(&mut pool);
         assert_eq!(pool.available(), 2);
-        let copy = b.grow(&[8], &mut pool).unwrap().expect("the open page is shared");
-        assert_eq!((copy.from, copy.to), (a.pages()[1], b.pages()[1]));
+        assert_eq!(b.grow(&[8], &mut pool), Some(None), "nobody's part reaches the row");
+        let copy = a.grow(&[9], &mut pool).unwrap().expect("the fork wrote there");
+        assert_eq!((copy.from, copy.to), (b.pages()[1], a.pages()[1]));
         assert_eq!(a.pages()[0], b.pages()[0]);
-        assert_eq!(a.grow(&[9], &mut pool), Some(None), "the copy left the original to its owner");
         assert_eq!(b.grow(&[9; 2 * PAGE], &mut pool), None, "one page is left, two are needed");
         assert_eq!(b.len(), PAGE + 2);
         b.truncate(PAGE, &mut pool);

@@ -38,8 +38,10 @@ mod tests;
 mod timings;
 mod tokenize;
 mod turn;
+mod ui;
 
 pub(crate) use pipeline::ChatModel;
+pub use ui::page;
 
 use std::sync::Arc;
 

@@ -25,6 +25,7 @@ use super::flight::{Flight, Guard};
 use super::outgoing::Outgoing;
 use super::phase::{Phase, reached};
 use super::{Query, Reply, ReplyBody, Request};
+use crate::api;
 use crate::error::{ApiError, ErrorKind};
 use crate::options::HttpOptions;
 
@@ -146,11 +147,16 @@ impl<A: Answer> Shared<A> {
         if *self.phase.borrow() != Phase::Open {
             return error(ErrorKind::Unavailable, "The server is shutting down");
         }
+        let path = percent_decode_str(parts.uri.path()).decode_utf8_lossy();
+        let path = path.strip_prefix(self.options.prefix.as_str());
+        // The page is there before the model is, and tells how far that is.
+        if let Some(page) = path.filter(|_| self.options.ui).and_then(|path| api::page(&parts.method, path)) {
+            return Err(Box::new(page));
+        }
+        let path = path.filter(|path| path.starts_with('/'));
         if !self.answer.is_ready() {
             return error(ErrorKind::Unavailable, "Loading model");
         }
-        let path = percent_decode_str(parts.uri.path()).decode_utf8_lossy();
-        let path = path.strip_prefix(self.options.prefix.as_str()).filter(|path| path.starts_with('/'));
         let public = matches!(path, Some("/" | "/health" | "/v1/health"));
         if !public && !self.keys.admit(&parts.headers) {
             return error(ErrorKind::Authentication, "Invalid API Key");

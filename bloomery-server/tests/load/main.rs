@@ -1,0 +1,12 @@
+//! Many clients at once against the real binary, and what the server costs on top of the engine.
+//!
+//! `cargo test --release -p bloomery-server --test load -- --include-ignored --nocapture --test-threads 1` prints the figures.
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "tests that print what they measure")]
+
+mod client;
+mod crowd;
+mod figures;
+mod latency;
+mod overhead;
+mod process;

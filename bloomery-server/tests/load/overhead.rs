@@ -1,0 +1,90 @@
+//! What HTTP, JSON and events cost on top of the scheduler.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::Instant;
+
+use bloomery_core::scheduler::{Event, Job, Scheduler, SchedulerOptions, Sink, SinkState};
+use bloomery_core::{Context, Engine, ModelSource, Params};
+use serde_json::json;
+
+use crate::client::post;
+use crate::process::Process;
+
+const STREAMS: usize = 8;
+const TOKENS: usize = 900;
+const CONTEXT: usize = 1024;
+
+struct Channel(mpsc::Sender<Event>);
+
+impl Sink for Channel {
+    fn state(&self) -> SinkState {
+        SinkState::Open
+    }
+
+    fn send(&mut self, event: Event) {
+        let _ = self.0.send(event);
+    }
+}
+
+fn prompt(stream: usize) -> Vec<u32> {
+    (0..16).map(|i| 300 + (stream as u32 * 331 + i * 37) % 3000).collect()
+}
+
+/// Tokens per second of eight jobs of a scheduler in this process.
+fn direct(scheduler: &Scheduler) -> f64 {
+    let params = Params { max_tokens: Some(TOKENS), ignore_end: true, ..Params::greedy() };
+    let start = Instant::now();
+    let (sender, events) = mpsc::channel();
+    for stream in 0..STREAMS {
+        let sink = Box::new(Channel(sender.clone()));
+        scheduler.submit(Job { reuse: false, ..Job::new(prompt(stream), params.clone(), sink) }).unwrap();
+    }
+    drop(sender);
+    let tokens = events.iter().filter(|event| matches!(event, Event::Token(_))).count();
+    assert_eq!(tokens, STREAMS * TOKENS);
+    tokens as f64 / start.elapsed().as_secs_f64()
+}
+
+/// The same through the binary. The bytes are read and counted, no more: the client shares the cores with the server.
+fn served(process: &Process) -> f64 {
+    let start = Instant::now();
+    let streams: Vec<_> = (0..STREAMS)
+        .map(|stream| {
+            let address = process.address;
+            thread::spawn(move || {
+                let body = json!({
+                    "prompt": prompt(stream), "n_predict": TOKENS, "ignore_eos": true, "temperature": 0,
+                    "cache_prompt": false, "stream": true,
+                });
+                let (body, _) = post(address, "/completion", &body).unwrap().finish().unwrap();
+                assert!(body.contains(&format!(r#""tokens_predicted":{TOKENS},"#)), "{body}");
+            })
+        })
+        .collect();
+    streams.into_iter().for_each(|stream| stream.join().unwrap());
+    (STREAMS * TOKENS) as f64 / start.elapsed().as_secs_f64()
+}
+
+#[test]
+fn what_the_server_costs() {
+    let builder = Engine::builder(ModelSource::demo()).sessions(STREAMS).context(Context::Tokens(CONTEXT));
+    let engine = builder.plan().unwrap().load(|_| {}).unwrap();
+    let scheduler =
+        Scheduler::new(engine, SchedulerOptions { slots: STREAMS, ..SchedulerOptions::default() }).unwrap();
+    let total = (STREAMS * CONTEXT).to_string();
+    let process = Process::start(&["-np", &STREAMS.to_string(), "-c", &total]);
+    // In turns, and the best of each: what else the machine does only ever makes one of them slower.
+    let (mut alone, mut whole) = (0.0_f64, 0.0_f64);
+    for _ in 0..4 {
+        alone = alone.max(direct(&scheduler));
+        whole = whole.max(served(&process));
+    }
+    let each = (1.0 / whole - 1.0 / alone) * 1e6;
+    println!(
+        "{STREAMS} streams: {alone:.0} tokens/s from the scheduler, {whole:.0} through HTTP, ratio {:.3}, {each:.1} us a token",
+        whole / alone
+    );
+    // A token of a model that is worth serving takes milliseconds; 2 % of five are 100 us.
+    assert!(each < 100.0, "a token costs {each:.0} us on top of the scheduler");
+}
