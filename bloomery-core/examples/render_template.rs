@@ -57,5 +57,6 @@ fn read(json: &Value) -> Result<ChatRequest, Box<dyn Error>> {
         add_generation_prompt: json["add_generation_prompt"].as_bool().unwrap_or(false),
         kwargs: json["kwargs"].as_object().cloned().unwrap_or_default(),
         now,
+        ..ChatRequest::default()
     })
 }

@@ -162,9 +162,7 @@ pub enum EngineError {
         limit: usize,
     },
     /// The sessions together have no room for the tokens, each for itself has.
-    #[error(
-        "cache is full: {needed} pages needed, {free} of {total} free"
-    )]
+    #[error("cache is full: {needed} pages needed, {free} of {total} free")]
     PoolExhausted {
         /// Pages that all tokens of the step would take.
         needed: usize,

@@ -65,6 +65,7 @@ fn templates_of_models_render_as_transformers_renders_them() {
             add_generation_prompt: case["generation"] == true,
             kwargs: requests["kwargs"][text("kwargs")].as_object().cloned().unwrap(),
             now: Some(now()),
+            ..ChatRequest::default()
         };
         let source = data(&format!("templates/{}", text("template")));
         let place =
@@ -82,6 +83,7 @@ fn every_construct_renders_as_transformers_renders_it() {
         add_generation_prompt: true,
         kwargs: Map::new(),
         now: Some(now()),
+        ..ChatRequest::default()
     };
     for snippet in list(&parsed("snippets.json")) {
         let source = snippet["template"].as_str().unwrap();
@@ -124,6 +126,8 @@ fn requests_that_are_no_conversation_are_refused() {
     let template = template("{{ messages }}");
     let render = |messages: Vec<Value>| template.render(&ChatRequest { messages, ..ChatRequest::default() });
     assert!(matches!(render(vec![]), Err(TemplateError::NoMessages)));
+    let empty = ChatRequest { allow_empty: true, ..ChatRequest::default() };
+    assert_eq!(template.render(&empty).unwrap(), "[]");
     let error = render(vec![json!({}), json!("hi")]);
     assert!(
         matches!(error, Err(TemplateError::MessageNotObject { index: 1, found: "a string" })),
@@ -425,7 +429,7 @@ proptest! {
         tools in proptest::collection::vec(arbitrary_json(), 0..3),
         add_generation_prompt in any::<bool>(),
     ) {
-        let request = ChatRequest { messages, tools, add_generation_prompt, now: Some(now()), kwargs: Map::new() };
+        let request = ChatRequest { messages, tools, add_generation_prompt, now: Some(now()), kwargs: Map::new(), allow_empty: false };
         let start = Instant::now();
         if let Ok(template) = ChatTemplate::new(&source, "<s>", "</s>") {
             let _ = template.render(&request);

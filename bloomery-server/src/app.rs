@@ -1,6 +1,6 @@
 //! What all routes share once the model is loaded.
 
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::SystemTime;
 
 use bloomery_core::chat::ChatTemplate;
@@ -8,6 +8,7 @@ use bloomery_core::scheduler::{Counters, Scheduler};
 use bloomery_core::{Engine, EngineError};
 use serde_json::Value;
 
+use crate::api::ChatModel;
 use crate::options::ServeOptions;
 
 /// A loaded model and how it is served.
@@ -23,6 +24,8 @@ pub struct App {
     pub template: Option<ChatTemplate>,
     /// When the process started.
     pub started: SystemTime,
+    /// How chats are laid out and replies are read.
+    pub(crate) chat: Arc<ChatModel>,
     /// What the counters were when metrics were last read.
     pub(crate) scraped: Mutex<Counters>,
     /// What the template can do, once someone has asked.
@@ -33,7 +36,7 @@ impl App {
     /// Puts the parts together. `template` takes the place of the file's own.
     ///
     /// # Errors
-    /// None yet; what is derived from the template may fail later.
+    /// Those of a template that cannot be compiled.
     pub fn new(
         scheduler: Scheduler,
         options: ServeOptions,
@@ -41,7 +44,9 @@ impl App {
     ) -> Result<Self, EngineError> {
         let engine = scheduler.engine().clone();
         let template = template.or_else(|| engine.chat_template().cloned());
+        let chat = ChatModel::new(template.clone(), &engine)?;
         Ok(Self {
+            chat,
             engine,
             scheduler,
             options,

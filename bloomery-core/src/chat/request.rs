@@ -17,6 +17,8 @@ pub struct ChatRequest {
     pub add_generation_prompt: bool,
     /// Further variables of the template, such as `enable_thinking` or `documents`. They win over the built-in ones.
     pub kwargs: Map<String, Json>,
+    /// Lays out a conversation without messages too, instead of refusing it.
+    pub allow_empty: bool,
     /// What `strftime_now` takes for the current time. None: the system clock in the local time zone.
     pub now: Option<DateTime>,
 }
@@ -26,7 +28,7 @@ const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
 
 /// The messages as the template sees them: keys with null removed, reasoning under the names templates read.
 pub(super) fn messages(request: &ChatRequest) -> Result<Value, TemplateError> {
-    if request.messages.is_empty() {
+    if request.messages.is_empty() && !request.allow_empty {
         return Err(TemplateError::NoMessages);
     }
     let messages = request.messages.iter().enumerate().map(|(index, message)| match message {

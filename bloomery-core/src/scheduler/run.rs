@@ -31,6 +31,8 @@ pub(super) struct Run {
     stops: StopMatcher,
     embedding: Option<Embedding>,
     clock: Clock,
+    /// The last event. Its reader gets it when the slot is free and the status says so.
+    ending: Option<Event>,
     /// Given back when the job is over.
     _place: Place,
 }
@@ -99,6 +101,7 @@ impl Run {
             stops: StopMatcher::new(job.params.stop.iter().cloned()),
             embedding: job.embed.map(Embedding::new),
             clock: Clock::default(),
+            ending: None,
             _place: place,
             job,
         })
@@ -277,11 +280,18 @@ impl Run {
             }
         }
         let (progress, held, seed) = (self.progress, self.tokens.len(), self.chooser.sampler.seed());
-        self.job.sink.send(Event::Done(Outcome { reason, text, stop, progress, held, seed }));
+        self.ending = Some(Event::Done(Outcome { reason, text, stop, progress, held, seed }));
     }
 
     pub(super) fn fail(&mut self, error: EngineError) {
-        self.job.sink.send(Event::Failed(error));
+        self.ending = Some(Event::Failed(error));
+    }
+
+    /// Tells the reader how the job ended, if it has.
+    pub(super) fn tell_ending(mut self) {
+        if let Some(event) = self.ending.take() {
+            self.job.sink.send(event);
+        }
     }
 
     fn since_start(&self) -> Duration {

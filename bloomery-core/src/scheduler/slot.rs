@@ -36,14 +36,16 @@ impl Slot {
     }
 
     /// Ends the slot's job; what it computed stays known.
-    pub(super) fn release(&mut self, now: u64) {
-        let Some(mut run) = self.run.take() else { return };
+    pub(super) fn release(&mut self, now: u64) -> Option<Run> {
+        let mut run = self.run.take()?;
         run.publish();
         run.show(&mut self.last);
         self.last.busy = false;
         self.idle_since = now;
         self.tokens.clear();
         self.tokens.extend_from_slice(&run.tokens[..run.known()]);
+        run.session = None;
+        Some(run)
     }
 
     /// Takes the job away together with its memory.

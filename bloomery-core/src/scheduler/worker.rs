@@ -29,6 +29,8 @@ pub(super) struct Worker {
     deferred: Vec<(usize, SlotCommand)>,
     pace: Pace,
     status: Arc<Mutex<Status>>,
+    /// Jobs that ended in this round.
+    over: Vec<Run>,
     /// Jobs ended so far.
     ended: u64,
     /// The page pool was too small for all; no job starts before one has ended.
@@ -50,6 +52,7 @@ impl Worker {
             deferred: Vec::new(),
             pace: Pace::default(),
             status,
+            over: Vec::new(),
             ended: 0,
             starved: false,
         }
@@ -65,10 +68,12 @@ impl Worker {
             let engine_time = self.step();
             let own = start.elapsed().saturating_sub(engine_time);
             self.publish_status(engine_time, own);
+            self.over.drain(..).for_each(Run::tell_ending);
         }
         let running = self.slots.iter_mut().filter_map(|slot| slot.run.take());
         for mut run in running.chain(self.waiting.drain(..)) {
             run.fail(EngineError::Stopped);
+            run.tell_ending();
         }
     }
 
@@ -123,7 +128,8 @@ impl Worker {
     fn release(&mut self, id: usize) {
         self.ended += 1;
         self.starved = false;
-        self.slots[id].release(self.ended);
+        let run = self.slots[id].release(self.ended);
+        self.over.extend(run);
         self.status().counters.jobs += 1;
     }
 
@@ -167,6 +173,7 @@ impl Worker {
     fn start(&mut self, id: usize, mut run: Run) {
         if let Err(error) = run.start(&self.engine, id) {
             run.fail(error);
+            self.over.push(run);
             return;
         }
         run.follows = self

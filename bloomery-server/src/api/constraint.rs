@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bloomery_core::constrain::Constraint;
+use bloomery_core::constrain::{self, Constraint};
 use serde_json::Value;
 
 use super::prompt::off_thread;
@@ -29,9 +29,14 @@ pub(crate) async fn constraints(
     off_thread(true, move || (0..count).map(|_| build(&app, &grammar).map(Some)).collect()).await
 }
 
-fn build(_app: &App, grammar: &Grammar) -> Result<Box<dyn Constraint>, ApiError> {
-    Err(ApiError::not_supported(match grammar {
-        Grammar::Gbnf(_) => "this engine has no grammars",
-        Grammar::Schema(_) => "this engine has no schemas",
-    }))
+fn build(app: &App, grammar: &Grammar) -> Result<Box<dyn Constraint>, ApiError> {
+    let engine = &app.engine;
+    match grammar {
+        Grammar::Gbnf(text) => engine
+            .constraint(&constrain::Grammar::gbnf(text))
+            .map_err(|error| ApiError::invalid(format!("Failed to initialize samplers: {error}"))),
+        Grammar::Schema(schema) => engine
+            .constraint(&constrain::Grammar::json_schema(schema))
+            .map_err(|error| ApiError::invalid(format!("\"json_schema\": {error}"))),
+    }
 }

@@ -1,6 +1,8 @@
 //! The routes.
 
 mod answer;
+mod anthropic;
+mod apply_template;
 mod caps;
 mod completion;
 mod completions;
@@ -18,10 +20,14 @@ mod lora;
 mod metrics;
 mod models;
 mod native;
+mod openai;
 mod outlet;
+mod pipeline;
 mod probs;
 mod prompt;
 mod props;
+mod reply;
+mod responses;
 mod rest;
 mod sampling;
 mod settings;
@@ -31,8 +37,10 @@ mod slots;
 mod tests;
 mod timings;
 mod tokenize;
+mod turn;
 mod ui;
 
+pub(crate) use pipeline::ChatModel;
 pub use ui::page;
 
 use std::sync::Arc;
@@ -73,6 +81,18 @@ async fn route(app: &Arc<App>, request: Request) -> Result<Reply, ApiError> {
         "/v1/systemone" if post => Err(rest::decide()),
         "/tools" if get || post => Err(rest::tools()),
         "/cors-proxy" if get || post => Err(rest::proxy()),
+        "/apply-template" if post => apply_template::apply_template(app, &request).await,
+        "/v1/chat/completions" | "/chat/completions" if post => openai::chat(app, &request).await,
+        "/v1/chat/completions/control" | "/chat/completions/control" if post => openai::control(&request),
+        "/v1/chat/completions/input_tokens" | "/chat/completions/input_tokens" if post => {
+            openai::input_tokens(app, &request).await
+        }
+        "/v1/messages" if post => Ok(anthropic::messages(app, &request).await),
+        "/v1/messages/count_tokens" if post => Ok(anthropic::count_tokens(app, &request).await),
+        "/v1/responses" | "/responses" if post => responses::responses(app, &request).await,
+        "/v1/responses/input_tokens" | "/responses/input_tokens" if post => {
+            responses::input_tokens(app, &request).await
+        }
         _ => named(app, &request, get, post).await,
     }
 }

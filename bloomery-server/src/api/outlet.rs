@@ -14,13 +14,19 @@ use crate::http::{ClientGone, EventsSender};
 pub(crate) struct Outlet {
     sender: EventsSender,
     ping: Option<Duration>,
+    comment: String,
     last: Instant,
 }
 
 impl Outlet {
     /// Writes a comment after every silence of `ping`.
     pub(crate) fn new(sender: EventsSender, ping: Option<Duration>) -> Self {
-        Self { sender, ping, last: Instant::now() }
+        Self { sender, ping, comment: ":\n\n".to_owned(), last: Instant::now() }
+    }
+
+    /// Writes this in place of the comment.
+    pub(crate) fn with_comment(self, comment: String) -> Self {
+        Self { comment, ..self }
     }
 
     /// Sends `data: {json}`.
@@ -49,7 +55,7 @@ impl Outlet {
                 biased;
                 () = self.sender.closed() => return Err(ClientGone),
                 event = jobs.next() => return Ok(event),
-                () = until(silence) => self.raw(":\n\n".to_owned()).await?,
+                () = until(silence) => self.raw(self.comment.clone()).await?,
             }
         }
     }

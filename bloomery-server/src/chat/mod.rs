@@ -1,5 +1,6 @@
 //! What a chat model writes.
 mod delta;
+mod grammar;
 mod markup;
 mod parse;
 mod reply;
@@ -10,6 +11,7 @@ mod tool;
 mod write;
 
 pub use delta::Delta;
+pub use grammar::ToolGrammar;
 pub use markup::{DsmlStyle, Markup};
 pub use parse::{OutputParser, ParserOptions};
 pub use reply::{Reply, ReplyCall};

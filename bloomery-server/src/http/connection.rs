@@ -55,6 +55,7 @@ where
     // reply before. So is the peer's end, which hyper notices only while nothing has been read ahead.
     let http = http1::Builder::new()
         .half_close(true)
+        .title_case_headers(true)
         .header_read_timeout(None)
         .max_buf_size(limits.head_bytes)
         .max_header_size(limits.head_bytes)

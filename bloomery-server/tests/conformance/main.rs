@@ -4,6 +4,7 @@ mod anthropic;
 mod chat;
 mod introspection;
 mod native;
+mod recorded;
 mod responses;
 mod rest;
 mod support;

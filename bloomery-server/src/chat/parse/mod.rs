@@ -113,6 +113,7 @@ impl OutputParser {
         }
         if !options.prefix.is_empty() {
             parser.push(&options.prefix);
+            parser.sink.forget();
         }
         parser
     }

@@ -42,6 +42,13 @@ impl Sink {
         std::mem::take(&mut self.out)
     }
 
+    /// What was read until now is not given back, white space that waits included.
+    pub(super) fn forget(&mut self) {
+        self.out.clear();
+        self.gap.clear();
+        self.think_gap.clear();
+    }
+
     pub(super) fn started(&self) -> usize {
         self.started
     }

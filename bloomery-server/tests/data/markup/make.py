@@ -192,7 +192,7 @@ case("hermes", THINK + "Hi", "Hi", reasoning="Let me see.", think=True, tools="n
 case("qwen-xml", "I call it.\n" + qwen("noop"), "", [["noop", {}]], "I call it.", think=True, start="<think>\n")
 case("dsml-v4", "I call it.\n\n" + dsml("", "tool_calls", "noop"), "", [["noop", {}]], "I call it.", think=True, start="<think>")
 case("mistral-args", "[THINK]hm[/THINK]Hi[TOOL_CALLS]noop[ARGS]{}", "Hi", [["noop", {}]], "hm", think="[THINK]")
-case("hermes", " world", " world", prefix="Hello")
+case("hermes", " world", " world", prefix="Hello \n")
 case("hermes", "more\n</think>\nHi", "Hi", reasoning="more", think=True, start="<think>\n", prefix="some ")
 
 # Harmony.

@@ -1,0 +1,5 @@
+//! The chat routes without sockets: forms of requests, templates that think and call tools, agents' conversations.
+
+mod agents;
+mod support;
+mod thinking;
