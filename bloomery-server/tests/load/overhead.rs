@@ -2,7 +2,7 @@
 
 use std::sync::mpsc;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bloomery_core::scheduler::{Event, Job, Scheduler, SchedulerOptions, Sink, SinkState};
 use bloomery_core::{Context, Engine, ModelSource, Params};
@@ -40,9 +40,17 @@ fn direct(scheduler: &Scheduler) -> f64 {
         let sink = Box::new(Channel(sender.clone()));
         scheduler.submit(Job { reuse: false, ..Job::new(prompt(stream), params.clone(), sink) }).unwrap();
     }
-    drop(sender);
-    let tokens = events.iter().filter(|event| matches!(event, Event::Token(_))).count();
+    let (mut tokens, mut ended) = (0, 0);
+    while ended < STREAMS {
+        // A reader that wakes for every event would take the cores from the engine: this is to be the engine alone.
+        thread::sleep(Duration::from_millis(5));
+        for event in events.try_iter() {
+            tokens += usize::from(matches!(event, Event::Token(_)));
+            ended += usize::from(matches!(event, Event::Done(_) | Event::Failed(_)));
+        }
+    }
     assert_eq!(tokens, STREAMS * TOKENS);
+    println!("{:?} {:?}", start.elapsed(), scheduler.status().counters);
     tokens as f64 / start.elapsed().as_secs_f64()
 }
 
@@ -79,6 +87,7 @@ fn what_the_server_costs() {
     for _ in 0..4 {
         alone = alone.max(direct(&scheduler));
         whole = whole.max(served(&process));
+        println!("{alone:.0} {whole:.0}");
     }
     let each = (1.0 / whole - 1.0 / alone) * 1e6;
     println!(
