@@ -68,7 +68,8 @@ mod tests {
 
     #[test]
     fn finds_schemas_outside_of_texts() {
-        let text = "start: \"%json \\\" {\" x # %json\nx: /%json\\/[\"]/ // %json \"\n  | %json {\"type\": 1}";
+        let text =
+            "start: \"%json \\\" {\" x # %json\nx: /%json\\/[\"]/ // %json \"\n  | %json {\"type\": 1}";
         let at = schema_start(text).unwrap();
         assert_eq!(&text[at..], " {\"type\": 1}");
         assert_eq!(schema_start("start: \"a"), None);

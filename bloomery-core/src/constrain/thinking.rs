@@ -282,7 +282,9 @@ impl Constraint for Thought {
 fn allows(constraint: &mut dyn Constraint, token: u32) -> Result<bool, ConstraintError> {
     Ok(match constraint.next()? {
         Next::Any => true,
-        Next::Among(words) => words.get(token as usize / 32).is_some_and(|word| word >> (token % 32) & 1 == 1),
+        Next::Among(words) => {
+            words.get(token as usize / 32).is_some_and(|word| word >> (token % 32) & 1 == 1)
+        }
         Next::Only(id) => id == token,
         Next::End => false,
     })

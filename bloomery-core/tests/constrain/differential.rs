@@ -47,7 +47,9 @@ fn part() -> impl Strategy<Value = Part> {
 fn write(part: &Part, out: &mut String) {
     match part {
         Part::Literal(text) => *out += &format!("\"{text}\" "),
-        Part::Class { letters, negated } => *out += &format!("[{}{letters}] ", if *negated { "^" } else { "" }),
+        Part::Class { letters, negated } => {
+            *out += &format!("[{}{letters}] ", if *negated { "^" } else { "" })
+        }
         Part::Rule(rule) => *out += &name(*rule),
         Part::Sequence(parts) => {
             *out += "( ";
@@ -115,7 +117,9 @@ impl Reader<'_> {
             }
             Part::Rule(rule) => self.ends.get(&(*rule, at)).cloned().unwrap_or_default(),
             Part::Choice(parts) => parts.iter().flat_map(|part| self.read(part, at)).collect(),
-            Part::Sequence(parts) => parts.iter().fold(BTreeSet::from([at]), |from, part| self.all(part, &from)),
+            Part::Sequence(parts) => {
+                parts.iter().fold(BTreeSet::from([at]), |from, part| self.all(part, &from))
+            }
             Part::Repeat(part, least, most) => {
                 let mut from = BTreeSet::from([at]);
                 for _ in 0..*least {
@@ -154,9 +158,11 @@ fn written(grammar: &Grammar, seed: u64) -> Option<String> {
             Next::Only(id) => id,
             Next::Any => return None,
             Next::Among(mask) => {
-                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                let set: Vec<u32> =
-                    (0..tokenizer.vocab_size() as u32).filter(|&id| crate::support::allowed(mask, id)).collect();
+                random =
+                    random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let set: Vec<u32> = (0..tokenizer.vocab_size() as u32)
+                    .filter(|&id| crate::support::allowed(mask, id))
+                    .collect();
                 set[(random >> 33) as usize % set.len()]
             }
         };

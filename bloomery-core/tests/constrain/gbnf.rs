@@ -70,7 +70,8 @@ ws ::= | " " | "\n" [ \t]{0,20}
 
 #[test]
 fn lists_and_moves() {
-    let list = Grammar::gbnf("root ::= item+\nitem ::= \"- \" [^\\r\\n\\x0b\\x0c\\x85\\u2028\\u2029]+ \"\\n\"");
+    let list =
+        Grammar::gbnf("root ::= item+\nitem ::= \"- \" [^\\r\\n\\x0b\\x0c\\x85\\u2028\\u2029]+ \"\\n\"");
     check(&list, &["- a\n", "- a b\n- c\n"], &["", "- \n", "- a", "a\n", "-a\n"]);
     let moves = Grammar::gbnf(
         r#"root ::= "1. " move " " move "\n" ([1-9] [0-9]? ". " move " " move "\n")+
@@ -143,7 +144,10 @@ fn says_where_and_what() {
         ("root ::= (a", "grammar, line 1, column 12: expected `)`, found the end of the grammar"),
         ("\nroot := \"a\"", "grammar, line 2, column 7: expected `::=`, found `=`"),
         ("root ::= * \"a\"", "grammar, line 1, column 10: expected something to repeat, found `*`"),
-        ("root ::= <nothing-like-it>", "grammar, line 1, column 10: `<nothing-like-it>` is not one token of the vocabulary"),
+        (
+            "root ::= <nothing-like-it>",
+            "grammar, line 1, column 10: `<nothing-like-it>` is not one token of the vocabulary",
+        ),
     ];
     for (text, message) in cases {
         assert_eq!(refusal(&Grammar::gbnf(text)), message, "{text:?}");

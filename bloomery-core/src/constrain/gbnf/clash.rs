@@ -36,11 +36,7 @@ pub(super) fn separate(rules: &Rules) -> Result<Lowered, GrammarError> {
     }
 }
 
-fn clashing(
-    grammar: &Lowered,
-    rules: &Rules,
-    steps: &mut usize,
-) -> Result<HashSet<usize>, GrammarError> {
+fn clashing(grammar: &Lowered, rules: &Rules, steps: &mut usize) -> Result<HashSet<usize>, GrammarError> {
     let automata: Vec<_> = grammar.terminals.iter().map(|it| Automaton::new(&it.node, rules)).collect();
     let too_big: HashSet<usize> = (0..automata.len()).filter(|&it| automata[it].is_none()).collect();
     if !too_big.is_empty() {

@@ -24,7 +24,8 @@ use node::Tokens;
 pub(super) fn compile(text: &str, tokenizer: &Tokenizer) -> Result<TopLevelGrammar, GrammarError> {
     let rules = parse::parse(text, tokenizer)?;
     rules.check()?;
-    let lowered = if rules.is_regular(rules.root) { Lowered::whole(&rules) } else { clash::separate(&rules)? };
+    let lowered =
+        if rules.is_regular(rules.root) { Lowered::whole(&rules) } else { clash::separate(&rules)? };
     let every = |tokens: &Tokens| allowed(tokens, tokenizer);
     Ok(TopLevelGrammar::from_lark(emit::lark(&lowered, every)))
 }

@@ -87,8 +87,9 @@ impl Rules {
         }
         let mut ends = vec![false; self.rules.len()];
         loop {
-            let more: Vec<usize> =
-                (0..ends.len()).filter(|&rule| !ends[rule] && ends_with(&self.rules[rule].body, &ends)).collect();
+            let more: Vec<usize> = (0..ends.len())
+                .filter(|&rule| !ends[rule] && ends_with(&self.rules[rule].body, &ends))
+                .collect();
             if more.is_empty() {
                 break;
             }

@@ -17,8 +17,15 @@ const RULES: usize = 10_000;
 /// The rules of a text.
 pub(super) fn parse(text: &str, tokenizer: &Tokenizer) -> Result<Rules, GrammarError> {
     let chars = text.chars().collect();
-    let mut parser =
-        Parser { chars, at: 0, depth: 0, rule: String::new(), tokenizer, names: HashMap::new(), rules: Vec::new() };
+    let mut parser = Parser {
+        chars,
+        at: 0,
+        depth: 0,
+        rule: String::new(),
+        tokenizer,
+        names: HashMap::new(),
+        rules: Vec::new(),
+    };
     parser.space(true);
     while parser.peek().is_some() {
         parser.definition()?;

@@ -250,13 +250,12 @@ impl<'a> Normaliser<'a> {
 
     fn reference(&mut self, value: &'a Value, open: bool) -> Result<Value, GrammarError> {
         let reference = value.as_str().ok_or_else(|| self.wrong("a text is expected"))?;
-        let target = pointer::resolve(self.root, reference).ok_or_else(|| GrammarError::Reference {
-            path: self.place(),
-            reference: reference.to_owned(),
-        })?;
-        let known = self.targets.iter().position(|(known, _, as_open)| {
-            std::ptr::eq(*known, target) && *as_open == open
-        });
+        let target = pointer::resolve(self.root, reference)
+            .ok_or_else(|| GrammarError::Reference { path: self.place(), reference: reference.to_owned() })?;
+        let known = self
+            .targets
+            .iter()
+            .position(|(known, _, as_open)| std::ptr::eq(*known, target) && *as_open == open);
         let index = known.unwrap_or_else(|| {
             self.targets.push((target, reference.to_owned(), open));
             self.targets.len() - 1
@@ -265,11 +264,7 @@ impl<'a> Normaliser<'a> {
     }
 
     /// `allOf` of plain objects as the one object that it describes, so that it can be closed.
-    fn merged(
-        &mut self,
-        map: &'a Map<String, Value>,
-        open: bool,
-    ) -> Result<Option<Value>, GrammarError> {
+    fn merged(&mut self, map: &'a Map<String, Value>, open: bool) -> Result<Option<Value>, GrammarError> {
         let mut parts = Vec::new();
         if open || !map.contains_key("allOf") || !self.plain_parts(map, &mut parts, 0) {
             return Ok(None);
@@ -321,9 +316,9 @@ impl<'a> Normaliser<'a> {
             return false;
         }
         let list = map.get("allOf").and_then(Value::as_array);
-        list.into_iter().flatten().all(|part| {
-            part.as_object().is_some_and(|part| self.plain_parts(part, parts, depth + 1))
-        })
+        list.into_iter()
+            .flatten()
+            .all(|part| part.as_object().is_some_and(|part| self.plain_parts(part, parts, depth + 1)))
     }
 
     fn types(&self, map: &Map<String, Value>) -> Result<Option<Value>, GrammarError> {
@@ -338,7 +333,9 @@ impl<'a> Normaliser<'a> {
             }
             Some(types) if !self.lenient => {
                 let wrong = match types {
-                    Value::Array(types) => types.iter().find(|value| !known(value)).map_or("[]".into(), brief),
+                    Value::Array(types) => {
+                        types.iter().find(|value| !known(value)).map_or("[]".into(), brief)
+                    }
                     other => brief(other),
                 };
                 return Err(self.wrong(&format!("type {wrong} is none of {}", TYPES.join(", "))));
@@ -435,7 +432,8 @@ fn format(value: &Value) -> Option<&'static str> {
 
 /// A count, also if it is written as `3.0`.
 fn count(value: &Value) -> Option<u64> {
-    let whole = |number: f64| (number.fract() == 0.0 && (0.0..1e18).contains(&number)).then_some(number as u64);
+    let whole =
+        |number: f64| (number.fract() == 0.0 && (0.0..1e18).contains(&number)).then_some(number as u64);
     value.as_u64().or_else(|| value.as_f64().and_then(whole))
 }
 
