@@ -48,6 +48,7 @@ const TOOL_USE: &str = "tool_use";
 pub struct ChatTemplate {
     env: Environment<'static>,
     names: Vec<String>,
+    sources: Vec<String>,
     bos: String,
     eos: String,
 }
@@ -91,7 +92,8 @@ impl ChatTemplate {
 
     fn empty(bos: &str, eos: &str) -> ChatTemplate {
         let env = environment::environment(RECURSION);
-        ChatTemplate { env, names: Vec::new(), bos: bos.to_owned(), eos: eos.to_owned() }
+        let (names, sources) = (Vec::new(), Vec::new());
+        ChatTemplate { env, names, sources, bos: bos.to_owned(), eos: eos.to_owned() }
     }
 
     /// Adds a named variant. `tool_use` takes over where a request has tools; `default` replaces the default.
@@ -99,13 +101,23 @@ impl ChatTemplate {
     /// # Errors
     /// [`TemplateError::Syntax`] with the line.
     pub fn with_variant(mut self, name: &str, source: &str) -> Result<ChatTemplate, TemplateError> {
-        let source = source::prepare(name, source)?;
-        on_deep_stack(|| self.env.add_template_owned(name.to_owned(), source))?
+        let prepared = source::prepare(name, source)?;
+        on_deep_stack(|| self.env.add_template_owned(name.to_owned(), prepared))?
             .map_err(|error| TemplateError::from_engine(name, &error, FUEL, RECURSION))?;
-        if !self.names.iter().any(|known| known == name) {
-            self.names.push(name.to_owned());
+        match self.names.iter().position(|known| known == name) {
+            Some(at) => source.clone_into(&mut self.sources[at]),
+            None => {
+                self.names.push(name.to_owned());
+                self.sources.push(source.to_owned());
+            }
         }
         Ok(self)
+    }
+
+    /// The text of a variant, as it was given.
+    pub fn source(&self, name: &str) -> Option<&str> {
+        let at = self.names.iter().position(|known| known == name)?;
+        self.sources.get(at).map(String::as_str)
     }
 
     /// Names of the variants.
