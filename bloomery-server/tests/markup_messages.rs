@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use bloomery_core::chat::{ChatRequest, ChatTemplate};
 use bloomery_server::chat::{
-    Markup, MessageError, Prefill, ReplyStart, TemplateCaps, ThinkTags, Tool, normalise, split_prefill,
-    template_tools,
+    Markup, Prefill, ReplyStart, TemplateCaps, ThinkTags, Tool, normalise, template_tools,
 };
 use serde_json::{Map, Value, json};
 
@@ -296,8 +295,7 @@ fn render(name: &str, messages: Value, tools: &[Tool]) -> String {
         messages,
         tools: template_tools(tools, &caps),
         add_generation_prompt: true,
-        kwargs: Map::new(),
-        now: None,
+        ..ChatRequest::default()
     };
     template.render(&request).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
@@ -421,31 +419,35 @@ fn ordinary_conversations_pass_unchanged() {
 }
 
 #[test]
-fn the_last_message_of_the_assistant_is_continued() {
-    let assistant = |content: &str| json!({"role": "assistant", "content": content});
-    let messages = [user("a"), assistant("Whill")];
-    let (rest, prefill) = split_prefill(&messages).expect("a prefill");
-    assert_eq!(rest, &messages[..1]);
-    let prefill = prefill.expect("a prefill");
+fn a_begun_reply_goes_on_behind_the_prompt() {
     let think = ThinkTags::detect("</think>");
     let inside = ReplyStart::of("<|im_start|>assistant\n<think>\n", think.as_ref());
     assert_eq!(inside, ReplyStart::Thinking { opened: "<think>\n".to_owned() });
     let closed = ReplyStart::of("assistant\n<think>\n\n</think>\n\n", think.as_ref());
     assert_eq!(closed, ReplyStart::Answering);
     assert_eq!(ReplyStart::of("assistant\n", think.as_ref()), ReplyStart::Fresh);
-    let text = |prefill: &Prefill, start| prefill.text(&start, Markup::Hermes, think.as_ref());
-    assert_eq!(prefill.text(&ReplyStart::Fresh, Markup::Hermes, None), "Whill");
-    assert_eq!(text(&prefill, ReplyStart::Fresh), "Whill");
-    assert_eq!(text(&prefill, closed.clone()), "Whill");
-    assert_eq!(text(&prefill, inside.clone()), "\n</think>\n\nWhill");
-    assert_eq!(prefill.text(&ReplyStart::Fresh, Markup::Harmony, None), "<|channel|>final<|message|>Whill");
-    let thought = [user("a"), json!({"role": "assistant", "content": "", "reasoning_content": "Hm"})];
-    let thought = split_prefill(&thought).expect("a prefill").1.expect("a prefill");
-    assert_eq!(text(&thought, inside), "Hm");
-    assert_eq!(text(&thought, ReplyStart::Fresh), "<think>\nHm");
-    assert_eq!(split_prefill(&[assistant("a"), user("b")]).expect("none").1, None);
-    assert_eq!(split_prefill(&[]).expect("none").1, None);
-    assert_eq!(split_prefill(&[assistant("a"), assistant("b")]), Err(MessageError::TwoAtTheEnd));
-    let calls = json!({"role": "assistant", "tool_calls": [{"function": {"name": "f"}}]});
-    assert_eq!(split_prefill(&[calls]), Err(MessageError::ContinuesCalls));
+    let begun = |reasoning: &str, content: Option<&str>| Prefill {
+        reasoning: reasoning.to_owned(),
+        content: content.map(str::to_owned),
+    };
+    for (prefill, start, wanted) in [
+        (begun("", Some("Whill")), &ReplyStart::Fresh, "Whill"),
+        (begun("", Some("Whill")), &closed, "Whill"),
+        (begun("", Some("Whill")), &inside, "</think>\n\nWhill"),
+        (begun("Hm", Some("Whill")), &inside, "Hm\n</think>\n\nWhill"),
+        (begun("Hm", Some("Whill")), &ReplyStart::Fresh, "<think>\nHm\n</think>\n\nWhill"),
+        (begun("Hm", None), &inside, "Hm"),
+        (begun("Hm", None), &ReplyStart::Fresh, "<think>\nHm"),
+    ] {
+        assert_eq!(prefill.text(Markup::Hermes, start, think.as_ref()), wanted);
+    }
+    let fresh = &ReplyStart::Fresh;
+    assert_eq!(begun("", Some("a")).text(Markup::Generic, fresh, None), "a");
+    let harmony = |prefill: Prefill| prefill.text(Markup::Harmony, fresh, None);
+    assert_eq!(harmony(begun("", Some("a"))), "<|channel|>final<|message|>a");
+    assert_eq!(harmony(begun("t", None)), "<|channel|>analysis<|message|>t");
+    assert_eq!(
+        harmony(begun("t", Some("a"))),
+        "<|channel|>analysis<|message|>t<|end|><|start|>assistant<|channel|>final<|message|>a"
+    );
 }

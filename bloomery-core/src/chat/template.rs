@@ -48,6 +48,7 @@ const TOOL_USE: &str = "tool_use";
 pub struct ChatTemplate {
     env: Environment<'static>,
     names: Vec<String>,
+    /// As they were given, in the order of `names`.
     sources: Vec<String>,
     bos: String,
     eos: String,
@@ -92,8 +93,7 @@ impl ChatTemplate {
 
     fn empty(bos: &str, eos: &str) -> ChatTemplate {
         let env = environment::environment(RECURSION);
-        let (names, sources) = (Vec::new(), Vec::new());
-        ChatTemplate { env, names, sources, bos: bos.to_owned(), eos: eos.to_owned() }
+        ChatTemplate { env, names: Vec::new(), sources: Vec::new(), bos: bos.to_owned(), eos: eos.to_owned() }
     }
 
     /// Adds a named variant. `tool_use` takes over where a request has tools; `default` replaces the default.
@@ -105,7 +105,7 @@ impl ChatTemplate {
         on_deep_stack(|| self.env.add_template_owned(name.to_owned(), prepared))?
             .map_err(|error| TemplateError::from_engine(name, &error, FUEL, RECURSION))?;
         match self.names.iter().position(|known| known == name) {
-            Some(at) => source.clone_into(&mut self.sources[at]),
+            Some(known) => self.sources[known] = source.to_owned(),
             None => {
                 self.names.push(name.to_owned());
                 self.sources.push(source.to_owned());
@@ -114,15 +114,15 @@ impl ChatTemplate {
         Ok(self)
     }
 
-    /// The text of a variant, as it was given.
-    pub fn source(&self, name: &str) -> Option<&str> {
-        let at = self.names.iter().position(|known| known == name)?;
-        self.sources.get(at).map(String::as_str)
-    }
-
     /// Names of the variants.
     pub fn names(&self) -> &[String] {
         &self.names
+    }
+
+    /// The text of a variant; the usual one is `default`.
+    pub fn source(&self, name: &str) -> Option<&str> {
+        let known = self.names.iter().position(|known| known == name)?;
+        self.sources.get(known).map(String::as_str)
     }
 
     /// Lays out a conversation.

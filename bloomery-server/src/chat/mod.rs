@@ -3,7 +3,7 @@
 //! | from | to |
 //! |---|---|
 //! | [`ChatTemplate`](bloomery_core::chat::ChatTemplate) | [`TemplateCaps`]: what the template takes, and the model's [`Markup`] and [`ThinkTags`] |
-//! | messages of a request | [`normalise`]d messages for the template; [`split_prefill`] takes a begun reply off |
+//! | messages of a request | [`normalise`]d messages for the template; [`Prefill`] writes a begun reply behind its prompt |
 //! | [`Tool`]s and a [`ToolChoice`] | [`ToolGrammar`], which holds the model to calls of them |
 //! | text as it is generated | [`OutputParser`]: [`Delta`]s, which a [`Reply`] puts together |
 //!
@@ -48,6 +48,7 @@ mod grammar;
 mod markup;
 mod messages;
 mod parse;
+mod prefill;
 mod prompt;
 mod reply;
 mod schema;
@@ -59,8 +60,9 @@ mod write;
 pub use delta::Delta;
 pub use grammar::ToolGrammar;
 pub use markup::{DsmlStyle, Markup};
-pub use messages::{MessageError, Prefill, TemplateCaps, normalise, split_prefill, template_tools};
+pub use messages::{MessageError, TemplateCaps, normalise, template_tools};
 pub use parse::{OutputParser, ParserOptions};
+pub use prefill::Prefill;
 pub use reply::{Reply, ReplyCall};
 pub use think::{ReasoningFormat, ReplyStart, ThinkTags};
 pub use tool::{Tool, ToolChoice};

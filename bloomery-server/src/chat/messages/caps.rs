@@ -69,7 +69,8 @@ impl Probe<'_> {
             _ => Map::new(),
         };
         let (messages, tools) = (list(messages), list(tools));
-        let request = ChatRequest { messages, tools, add_generation_prompt: true, kwargs, now: None };
+        let request =
+            ChatRequest { messages, tools, add_generation_prompt: true, kwargs, ..ChatRequest::default() };
         self.0.render(&request).ok()
     }
 

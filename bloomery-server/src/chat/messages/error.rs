@@ -64,12 +64,6 @@ pub enum MessageError {
         /// What is wrong with it.
         what: &'static str,
     },
-    /// The list ends with several messages of the assistant.
-    #[error("Cannot have 2 or more assistant messages at the end of the list.")]
-    TwoAtTheEnd,
-    /// A message with calls cannot be continued.
-    #[error("Cannot continue an assistant message that contains tool calls.")]
-    ContinuesCalls,
 }
 
 impl MessageError {

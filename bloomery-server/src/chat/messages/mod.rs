@@ -4,7 +4,6 @@ mod calls;
 mod caps;
 mod content;
 mod error;
-mod prefill;
 mod system;
 
 use serde_json::{Map, Value, json};
@@ -13,7 +12,6 @@ use super::prompt;
 use super::tool::Tool;
 pub use caps::TemplateCaps;
 pub use error::MessageError;
-pub use prefill::{Prefill, split_prefill};
 
 /// Under these names clients send the reasoning of earlier messages; the first one present wins.
 const REASONING: [&str; 3] = ["reasoning_content", "reasoning", "thinking"];
