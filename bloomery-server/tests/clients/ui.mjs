@@ -199,6 +199,7 @@ const served = {
       await ask("Hi");
       assert((await trouble()).includes("wants an API key"), await trouble());
       await configure({ key });
+      await browser.until("document.querySelector('#notice').hidden", "the end of the notice");
       await browser.click(".trouble .button:nth-child(2)");
       await browser.until(idle);
       equal(await trouble(), "", "trouble with the right key");
