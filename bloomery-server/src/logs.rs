@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bloomery_core::scheduler::Progress;
 use hyper::{Method, StatusCode};
 use tracing::Dispatch;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -107,16 +108,22 @@ fn dispatch_to(
     Dispatch::new(Registry::default().with(layer.with_filter(options.targets())))
 }
 
-/// One line for a request that has been answered: for information where it ran the model, else a detail. `tokens` are the
-/// generated ones where they are known.
-pub fn access(method: &Method, path: &str, status: StatusCode, took: Duration, tokens: Option<usize>) {
-    let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-    let (status, tokens) = (status.as_u16(), tokens.map(|tokens| tokens as u64));
+/// One line for a request whose answer begins: for information where the method can run the model, else a detail.
+pub fn access(method: &Method, path: &str, status: StatusCode, took: Duration) {
+    let (status, ms) = (status.as_u16(), u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
     if method == Method::POST {
-        tracing::info!(%method, path, status, ms, tokens, "request");
+        tracing::info!(%method, path, status, ms, "request");
     } else {
-        tracing::debug!(%method, path, status, ms, tokens, "request");
+        tracing::debug!(%method, path, status, ms, "request");
     }
+}
+
+/// One line for a job that has ended well: tokens and milliseconds of the prompt and of the answer.
+pub fn done(progress: &Progress) {
+    let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+    let Progress { cached, prompt, generated, .. } = *progress;
+    let (prompt_ms, generated_ms) = (ms(progress.prompt_time), ms(progress.generate_time));
+    tracing::info!(cached, prompt, prompt_ms, generated, generated_ms, "done");
 }
 
 #[cfg(test)]
@@ -148,8 +155,9 @@ mod tests {
         let writer = lines.clone();
         tracing::dispatcher::with_default(&dispatch_to(options, move || writer.clone()), || {
             tracing::warn!("careful");
-            access(&Method::POST, "/completion", StatusCode::OK, Duration::from_millis(12), Some(3));
-            access(&Method::GET, "/health", StatusCode::OK, Duration::ZERO, None);
+            access(&Method::POST, "/completion", StatusCode::OK, Duration::from_millis(12));
+            access(&Method::GET, "/health", StatusCode::OK, Duration::ZERO);
+            done(&Progress { cached: 1, prompt: 2, generated: 3, ..Progress::default() });
             tracing::info!(target: "hyper", "somebody else");
         });
         let bytes = lines.0.lock().unwrap().clone();
@@ -163,10 +171,9 @@ mod tests {
     #[test]
     fn lines_are_for_people_or_for_programs() {
         let text = logged(&plain());
-        assert_eq!(
-            text,
-            " WARN careful\n INFO request method=POST path=\"/completion\" status=200 ms=12 tokens=3\n"
-        );
+        let request = "request method=POST path=\"/completion\" status=200 ms=12";
+        let done = "done cached=1 prompt=2 prompt_ms=0 generated=3 generated_ms=0";
+        assert_eq!(text, format!(" WARN careful\n INFO {request}\n INFO {done}\n"));
         let bare = logged(&LogOptions { prefix: false, ..plain() });
         assert!(bare.starts_with("careful\nrequest "), "{bare}");
         let json = logged(&LogOptions { json: true, ..plain() });
@@ -183,7 +190,7 @@ mod tests {
     #[test]
     fn verbosity_decides_what_is_logged() {
         let count = |verbosity| logged(&LogOptions { verbosity, ..plain() }).lines().count();
-        assert_eq!([0, 1, 2, 3, 4, 5, i64::MAX].map(count), [0, 0, 1, 2, 3, 4, 4]);
+        assert_eq!([0, 1, 2, 3, 4, 5, i64::MAX].map(count), [0, 0, 1, 3, 4, 5, 5]);
         assert_eq!(logged(&LogOptions { disabled: true, ..plain() }), "");
     }
 

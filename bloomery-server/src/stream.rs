@@ -4,6 +4,8 @@ use bloomery_core::EngineError;
 use bloomery_core::scheduler::{Event, Job, Scheduler, Sink, SinkState};
 use tokio::sync::mpsc;
 
+use crate::logs;
+
 /// Events that may wait for a request's task. A step sends at most two, so a job is paused in time.
 const BACKLOG: usize = 64;
 
@@ -17,7 +19,11 @@ pub struct JobStream(mpsc::Receiver<Event>);
 impl JobStream {
     /// The next event; `None` after the last.
     pub async fn next(&mut self) -> Option<Event> {
-        self.0.recv().await
+        let event = self.0.recv().await;
+        if let Some(Event::Done(outcome)) = &event {
+            logs::done(&outcome.progress);
+        }
+        event
     }
 
     /// Submits a job whose events arrive here. `build` gets the sink.

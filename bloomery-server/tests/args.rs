@@ -76,7 +76,7 @@ fn error(words: &[&str]) -> String {
 /// Everything that flags can change.
 fn shown(settings: &Settings) -> String {
     let Settings { http, serve, engine, logs, template, plan_only, .. } = settings;
-    let params = settings.params(Params::default()).unwrap();
+    let params = settings.params(Params::default()).expect("it was parsed before");
     format!(
         "{http:?} {serve:?} {engine:?} {logs:?} {params:?} template: {template:?} plan_only: {plan_only:?}"
     )
@@ -344,7 +344,7 @@ fn without_a_file_it_is_the_demo_model() {
 fn same(path: &str, found: &str, wanted: &str) {
     if found != wanted {
         let file = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(path.replace('/', "-"));
-        std::fs::write(&file, wanted).unwrap();
+        std::fs::write(&file, wanted).expect("the folder of temporary files");
         panic!("{path} is out of date; {} has what should be there", file.display());
     }
 }

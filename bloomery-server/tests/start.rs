@@ -1,4 +1,5 @@
 //! The real program: what it prints, how it ends.
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

@@ -123,6 +123,10 @@ impl Compiler {
             .create_parser(grammar)
             .map_err(|error| GrammarError::Unusable { kind, message: first_line(&error.to_string()) })?;
         pristine.start_without_prompt();
+        // Finds what nothing fits, and the masks of what is too dear.
+        let begun = catch_unwind(AssertUnwindSafe(|| pristine.deep_clone().compute_mask().map(|_| ())));
+        let begun = begun.unwrap_or_else(|_| Ok(()));
+        begun.map_err(|_| GrammarError::Unusable { kind, message: "no text fits it".to_owned() })?;
         let warm = Mutex::new(pristine.deep_clone());
         Ok(Arc::new(Compiled { pristine, warm, trim }))
     }
@@ -177,10 +181,13 @@ fn bounded(text: &str) -> Result<&str, GrammarError> {
     }
 }
 
-/// The part of a message that says what is wrong.
+/// The line of a message that says what is wrong.
 pub(super) fn first_line(message: &str) -> String {
     const LONGEST: usize = 300;
-    let line = message.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
+    // Errors of expressions draw where they are, and say last what they are.
+    let said = message.lines().find_map(|line| line.strip_prefix("error: "));
+    let first = || message.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    let line = said.unwrap_or_else(first).trim();
     match line.char_indices().nth(LONGEST) {
         Some((end, _)) => format!("{}...", &line[..end]),
         None => line.to_owned(),

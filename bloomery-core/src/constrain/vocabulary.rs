@@ -5,7 +5,7 @@ use std::sync::Arc;
 use llguidance::toktrie::{INVALID_TOKEN, TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv};
 
 use super::compiler::Shared;
-use crate::tokenizer::{Specials, TokenKind, Tokenizer};
+use crate::tokenizer::{TokenKind, Tokenizer};
 
 /// The trie has room for this many bytes a token; longer ones are never allowed.
 const LONGEST: usize = 1000;
@@ -14,7 +14,6 @@ const LONGEST: usize = 1000;
 pub(super) struct Vocabulary {
     tokenizer: Tokenizer,
     trie: TokTrie,
-    canonical: bool,
 }
 
 impl Vocabulary {
@@ -28,10 +27,7 @@ impl Vocabulary {
         if !ends.is_empty() {
             trie = trie.with_eos_tokens(&ends);
         }
-        // Where encoding puts a space before the text, its tokens are not those inside of a text.
-        let first = tokenizer.encode("a", Specials::AsText).ok().and_then(|ids| ids.first().copied());
-        let canonical = first.is_some_and(|id| tokenizer.token_bytes(id, true) == b"a");
-        Vocabulary { tokenizer: tokenizer.clone(), trie, canonical }
+        Vocabulary { tokenizer: tokenizer.clone(), trie }
     }
 
     /// The masks that all texts need.
@@ -84,12 +80,12 @@ impl TokenizerEnv for Vocabulary {
     }
 
     fn tokenize_bytes(&self, bytes: &[u8]) -> Vec<TokenId> {
-        let text = std::str::from_utf8(bytes).ok();
-        let ids = text.and_then(|text| self.tokenizer.encode(text, Specials::AsText).ok());
-        ids.unwrap_or_else(|| self.trie.greedy_tokenize(bytes))
+        self.trie.greedy_tokenize(bytes)
     }
 
+    /// Whether text that has no alternative is written in tokens that are chosen here. A model chooses better, and text
+    /// that a grammar forces may be a million bytes long.
     fn tokenize_is_canonical(&self) -> bool {
-        self.canonical
+        false
     }
 }

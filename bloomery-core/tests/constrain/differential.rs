@@ -177,7 +177,7 @@ fn written(grammar: &Grammar, seed: u64) -> Option<String> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 400, rng_seed: RngSeed::Fixed(11), failure_persistence: None, ..ProptestConfig::default()
+        cases: 150, rng_seed: RngSeed::Fixed(11), failure_persistence: None, ..ProptestConfig::default()
     })]
 
     #[test]

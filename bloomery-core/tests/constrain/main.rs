@@ -2,4 +2,11 @@
 
 mod differential;
 mod gbnf;
+mod hostile;
+mod lazy;
+mod samples;
+mod schema;
 mod support;
+mod thinking;
+mod timings;
+mod tokens;

@@ -35,12 +35,6 @@ impl Outlet {
         self.wrote()
     }
 
-    /// Sends `event: NAME` and `data: {json}`.
-    pub(crate) async fn event(&mut self, name: &str, value: &Value) -> Result<(), ClientGone> {
-        self.sender.event(name, value).await?;
-        self.wrote()
-    }
-
     /// Sends framed text, such as `data: [DONE]` and a blank line.
     pub(crate) async fn raw(&mut self, text: String) -> Result<(), ClientGone> {
         self.sender.raw(text).await?;

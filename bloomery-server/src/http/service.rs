@@ -27,6 +27,7 @@ use super::phase::{Phase, reached};
 use super::{Query, Reply, ReplyBody, Request};
 use crate::api;
 use crate::error::{ApiError, ErrorKind};
+use crate::logs;
 use crate::options::HttpOptions;
 
 /// Handlers of bodies longer than this run beside the executor: parsing, rendering and tokenising them takes milliseconds
@@ -131,9 +132,7 @@ pub(super) async fn serve<A: Answer>(
             *reply
         }
     };
-    let (method, path, status) = (&parts.method, parts.uri.path(), reply.status.as_u16());
-    let ms = start.elapsed().as_millis();
-    tracing::debug!(%method, path, status, ms, "request");
+    logs::access(&parts.method, parts.uri.path(), reply.status, start.elapsed());
     Ok(shared.finish(reply, &parts, origin, close, guard))
 }
 

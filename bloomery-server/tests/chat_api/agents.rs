@@ -37,7 +37,7 @@ async fn an_openai_agent() {
                 ];
                 let mut body = json!({
                     "model": "gpt-4o", "messages": messages, "tools": [tool], "tool_choice": choice,
-                    "parallel_tool_calls": false, "max_completion_tokens": 120, "temperature": 0,
+                    "parallel_tool_calls": false, "max_completion_tokens": 120, "reasoning_budget": 5, "temperature": 0,
                     "stream_options": {"include_usage": true}, "user": "u", "store": false, "metadata": {"a": "b"},
                 });
                 let (message, reason) = if streamed {
@@ -122,7 +122,7 @@ async fn claude_code() {
     for template in TEMPLATES {
         let app = serve(template, |_| {});
         for choice in [
-            json!({"type": "any"}),
+            json!({"type": "any", "disable_parallel_tool_use": true}),
             json!({"type": "tool", "name": "Weather", "disable_parallel_tool_use": true}),
         ] {
             for streamed in [false, true] {
@@ -142,6 +142,7 @@ async fn claude_code() {
                         {"type": "web_search_20250305", "name": "web_search", "max_uses": 8},
                     ],
                     "tool_choice": choice, "messages": messages, "context_management": {"edits": []}, "betas": ["x"],
+                    "thinking": {"type": "enabled", "budget_tokens": 5},
                 });
                 let message = match streamed {
                     true => message_of(&stream(&app, path, body.clone()).await),
@@ -202,7 +203,7 @@ async fn codex() {
                         {"type": "web_search"}, {"type": "custom", "name": "apply_patch", "format": {}}, {"type": "local_shell"},
                     ],
                     "tool_choice": choice, "parallel_tool_calls": false, "reasoning": {"effort": "medium", "summary": "auto"},
-                    "store": false, "include": ["reasoning.encrypted_content"], "prompt_cache_key": "k",
+                    "reasoning_budget": 5, "store": false, "include": ["reasoning.encrypted_content"], "prompt_cache_key": "k",
                     "temperature": 0, "max_output_tokens": 160,
                 });
                 let finished = |events: Vec<(String, Value)>| {

@@ -14,16 +14,16 @@ use hyper::{HeaderMap, Method};
 use serde_json::{Value, json};
 
 /// Turns of ChatML with reasoning, tools and calls, in the manner of Qwen3.
-pub const THINKER: &str = "{%- if tools %}{{- '<|im_start|>system\\n<tools>' }}{%- for tool in tools %}{{- '\\n' }}{{- tool | tojson }}{%- endfor %}{{- '\\n</tools>\\nUse <tool_call>{\"name\", \"arguments\"}</tool_call>.<|im_end|>\\n' }}{%- endif %}{%- for message in messages %}{{- '<|im_start|>' + message.role + '\\n' }}{%- if message.reasoning_content %}{{- '<think>\\n' + message.reasoning_content + '\\n</think>\\n\\n' }}{%- endif %}{{- message.content }}{%- for call in message.tool_calls or [] %}{{- '\\n<tool_call>\\n{\"name\": \"' + call.function.name + '\", \"arguments\": ' }}{{- call.function.arguments | tojson }}{{- '}\\n</tool_call>' }}{%- endfor %}{{- '<|im_end|>\\n' }}{%- endfor %}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- if enable_thinking is defined and enable_thinking is false %}{{- '<think>\\n\\n</think>\\n\\n' }}{%- endif %}{%- endif %}";
+pub(super) const THINKER: &str = "{%- if tools %}{{- '<|im_start|>system\\n<tools>' }}{%- for tool in tools %}{{- '\\n' }}{{- tool | tojson }}{%- endfor %}{{- '\\n</tools>\\nUse <tool_call>{\"name\", \"arguments\"}</tool_call>.<|im_end|>\\n' }}{%- endif %}{%- for message in messages %}{{- '<|im_start|>' + message.role + '\\n' }}{%- if message.reasoning_content %}{{- '<think>\\n' + message.reasoning_content + '\\n</think>\\n\\n' }}{%- endif %}{{- message.content }}{%- for call in message.tool_calls or [] %}{{- '\\n<tool_call>\\n{\"name\": \"' + call.function.name + '\", \"arguments\": ' }}{{- call.function.arguments | tojson }}{{- '}\\n</tool_call>' }}{%- endfor %}{{- '<|im_end|>\\n' }}{%- endfor %}{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}{%- if enable_thinking is defined and enable_thinking is false %}{{- '<think>\\n\\n</think>\\n\\n' }}{%- endif %}{%- endif %}";
 
 /// The same, for a model that always thinks.
-pub fn always_thinking() -> String {
+pub(super) fn always_thinking() -> String {
     format!("{{%- if add_generation_prompt %}}{{%- set opened = true %}}{{%- endif %}}{}{{%- if opened %}}{{{{- '<think>\\n' }}}}{{%- endif %}}",
         THINKER.replace("{%- if enable_thinking is defined and enable_thinking is false %}{{- '<think>\\n\\n</think>\\n\\n' }}{%- endif %}", ""))
 }
 
 /// A server with two slots.
-pub fn serve(template: Option<&str>, change: impl FnOnce(&mut ServeOptions)) -> Arc<App> {
+pub(super) fn serve(template: Option<&str>, change: impl FnOnce(&mut ServeOptions)) -> Arc<App> {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     let load = || Engine::builder(ModelSource::demo()).sessions(16).plan().unwrap().load(|_| {}).unwrap();
     let engine = ENGINE.get_or_init(load).clone();
@@ -49,26 +49,26 @@ async fn send(app: &Arc<App>, path: &str, body: String) -> Reply {
 }
 
 /// Status and JSON of an answer that is no stream.
-pub async fn post_text(app: &Arc<App>, path: &str, body: String) -> (u16, Value) {
+pub(super) async fn post_text(app: &Arc<App>, path: &str, body: String) -> (u16, Value) {
     let reply = send(app, path, body).await;
     let ReplyBody::Whole(bytes) = reply.body else { panic!("{path}: a stream") };
     (reply.status.as_u16(), serde_json::from_slice(&bytes).unwrap())
 }
 
 /// The same for a JSON body.
-pub async fn post(app: &Arc<App>, path: &str, body: Value) -> (u16, Value) {
+pub(super) async fn post(app: &Arc<App>, path: &str, body: Value) -> (u16, Value) {
     post_text(app, path, body.to_string()).await
 }
 
 /// The JSON of a success.
-pub async fn ok(app: &Arc<App>, path: &str, body: Value) -> Value {
+pub(super) async fn ok(app: &Arc<App>, path: &str, body: Value) -> Value {
     let (status, value) = post(app, path, body).await;
     assert_eq!(status, 200, "{path}: {value}");
     value
 }
 
 /// The events of a stream: name and data. `[DONE]` is a string.
-pub async fn stream(app: &Arc<App>, path: &str, mut body: Value) -> Vec<(String, Value)> {
+pub(super) async fn stream(app: &Arc<App>, path: &str, mut body: Value) -> Vec<(String, Value)> {
     body["stream"] = json!(true);
     let reply = send(app, path, body.to_string()).await;
     let mut events = match reply.body {
@@ -94,7 +94,7 @@ fn event(text: &str) -> (String, Value) {
 }
 
 /// What a client makes of the chunks of one choice: message, reason, and the last chunk before `[DONE]`.
-pub fn assembled(events: &[(String, Value)]) -> (Value, Value, Value) {
+pub(super) fn assembled(events: &[(String, Value)]) -> (Value, Value, Value) {
     let mut message = json!({ "role": null, "content": "" });
     let mut reason = Value::Null;
     let (done, chunks) = events.split_last().unwrap();

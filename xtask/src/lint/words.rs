@@ -5,7 +5,9 @@ use super::{Findings, Tree};
 
 pub(super) fn check(tree: &Tree, findings: &mut Findings) {
     for file in tree.rust() {
-        let library = file.path.starts_with("bloomery-") && file.path.contains("/src/");
+        // What a program reads, it hands to its library.
+        let program = file.path.ends_with("/src/main.rs");
+        let library = file.path.starts_with("bloomery-") && file.path.contains("/src/") && !program;
         for (index, line) in file.rust.iter().enumerate() {
             let mut add = |rule, message: &str| findings.add(rule, &file.path, index + 1, message);
             if allows(line) {
@@ -74,6 +76,7 @@ mod tests {
         assert_eq!(lines("no-environment", "bloomery-core/src/a.rs", text), 2);
         assert_eq!(lines("no-environment", "bloomery-core/tests/a.rs", text), 0);
         assert_eq!(lines("no-environment", "examples/chat.rs", text), 0);
+        assert_eq!(lines("no-environment", "bloomery-server/src/main.rs", text), 0);
         assert_eq!(lines("no-environment", "bloomery-core/src/a.rs", "env!(\"CARGO_PKG_VERSION\")"), 0);
     }
 }

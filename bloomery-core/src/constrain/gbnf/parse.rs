@@ -11,8 +11,8 @@ use crate::tokenizer::{Specials, Tokenizer};
 const DEEPEST: usize = 100;
 /// Times a part may be repeated, llama.cpp's number.
 const REPEATS: u32 = 2000;
-/// Rules of a grammar.
-const RULES: usize = 10_000;
+/// Rules of a grammar. The engine takes time with the square of their number, 0.2 s for these.
+const RULES: usize = 4000;
 
 /// The rules of a text.
 pub(super) fn parse(text: &str, tokenizer: &Tokenizer) -> Result<Rules, GrammarError> {

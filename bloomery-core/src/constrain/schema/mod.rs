@@ -21,10 +21,11 @@ const SPACE: &str = r"\x20|\x0A{1,2}[\x20\x09]{0,20}";
 pub(super) fn compile(text: &str, lenient: bool) -> Result<TopLevelGrammar, GrammarError> {
     let value: Value = serde_json::from_str(text)
         .map_err(|error| GrammarError::Unusable { kind: "schema", message: error.to_string() })?;
-    let schema = match value.as_object() {
-        Some(map) if !normalise::constrains(map) => json!({"type": "object"}),
-        _ => prepare(&value, lenient)?,
-    };
+    let bare = value.as_object().is_some_and(|map| !normalise::constrains(map));
+    let mut schema = if bare { json!({}) } else { prepare(&value, lenient)? };
+    if schema == json!({}) {
+        schema = json!({"type": "object"});
+    }
     Ok(TopLevelGrammar::from_json_schema(with_options(schema)))
 }
 

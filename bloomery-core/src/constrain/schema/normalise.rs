@@ -5,6 +5,8 @@
 //! * Branches of `allOf`, and those beside properties, stay open: each describes only its part of an object.
 //! * References lead to `#/$defs/r0`, `#/$defs/r1` and so on.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value, json};
 
 use super::pointer;
@@ -56,7 +58,11 @@ const FORMATS: [&str; 10] =
     ["date", "time", "date-time", "duration", "uuid", "email", "hostname", "ipv4", "ipv6", "uri"];
 
 /// Schemas inside a schema, after which it is refused.
-const MOST: usize = 20_000;
+const MOST: usize = 10_000;
+/// Properties of one object. The engine takes time with the square of their number, 0.3 s for these.
+const PROPERTIES: usize = 1500;
+/// Patterns and formats that are tried by themselves, 1 ms each.
+const TRIALS: usize = 150;
 /// A longer text does not fit any context, so a bound beyond is none.
 const UNBOUNDED: u64 = 1_000_000;
 /// Integers without bounds end here, near what 64 bits hold: a model does not write digits for ever.
@@ -75,11 +81,13 @@ pub(super) struct Normaliser<'a> {
     /// Targets of references, each twice if it is also used as an open part.
     targets: Vec<(&'a Value, String, bool)>,
     schemas: usize,
+    /// What was tried, and what came of it.
+    tried: HashMap<String, Result<(), String>>,
 }
 
 impl<'a> Normaliser<'a> {
     pub(super) fn new(root: &'a Value, lenient: bool) -> Normaliser<'a> {
-        Normaliser { root, lenient, path: Vec::new(), targets: Vec::new(), schemas: 0 }
+        Normaliser { root, lenient, path: Vec::new(), targets: Vec::new(), schemas: 0, tried: HashMap::new() }
     }
 
     pub(super) fn run(mut self) -> Result<Value, GrammarError> {
@@ -238,6 +246,7 @@ impl<'a> Normaliser<'a> {
         let Some(properties) = value.as_object() else {
             return Err(self.wrong(&format!("an object of schemas is expected, not {}", brief(value))));
         };
+        self.bounded(properties.len())?;
         let mut out = Map::new();
         for (name, schema) in properties {
             self.path.push(pointer::escaped(name));
@@ -246,6 +255,15 @@ impl<'a> Normaliser<'a> {
             self.path.pop();
         }
         Ok(Value::Object(out))
+    }
+
+    fn bounded(&self, size: usize) -> Result<(), GrammarError> {
+        match size {
+            size if size > PROPERTIES => {
+                Err(GrammarError::TooLarge { what: "properties of one object", size, limit: PROPERTIES })
+            }
+            _ => Ok(()),
+        }
     }
 
     fn reference(&mut self, value: &'a Value, open: bool) -> Result<Value, GrammarError> {
@@ -283,6 +301,7 @@ impl<'a> Normaliser<'a> {
             required.extend(part.get("required").and_then(Value::as_array).into_iter().flatten().cloned());
         }
         required.retain(Value::is_string);
+        self.bounded(properties.len())?;
         Ok(Some(json!({
             "type": "object", "properties": properties, "required": required, "additionalProperties": false,
         })))
@@ -368,16 +387,24 @@ impl<'a> Normaliser<'a> {
     }
 
     /// Tries what a text has to look like by itself: messages name the place, and a lenient reading drops it.
-    fn check_string(&self, out: &mut Map<String, Value>) -> Result<(), GrammarError> {
+    fn check_string(&mut self, out: &mut Map<String, Value>) -> Result<(), GrammarError> {
         if !["pattern", "format"].iter().any(|key| out.contains_key(*key)) {
             return Ok(());
         }
-        match fits_string(out) {
+        let text = Value::Object(out.clone()).to_string();
+        let may_try = self.tried.len() < TRIALS || self.tried.contains_key(&text);
+        let fits = match may_try {
+            true => self.tried.entry(text).or_insert_with(|| fits_string(out)).clone(),
+            // The whole schema is compiled in any case.
+            false if !self.lenient => Ok(()),
+            false => Err("there are too many patterns".to_owned()),
+        };
+        match fits {
             Err(_) if self.lenient => {
                 out.retain(|key, _| !["pattern", "format", "minLength", "maxLength"].contains(&key.as_str()));
                 Ok(())
             }
-            result => result.map_err(|message| self.wrong(&message)),
+            fits => fits.map_err(|message| self.wrong(&message)),
         }
     }
 
@@ -411,7 +438,10 @@ fn insert(out: &mut Map<String, Value>, key: &str, value: Value) {
 }
 
 fn bound_integers(out: &mut Map<String, Value>) {
-    if out.get("type") != Some(&json!("integer")) || out.contains_key("multipleOf") {
+    let types = out.get("type").cloned().unwrap_or_default();
+    let has =
+        |name: &str| types == name || types.as_array().is_some_and(|list| list.iter().any(|it| it == name));
+    if !has("integer") || has("number") || out.contains_key("multipleOf") {
         return;
     }
     for (bound, other, value) in

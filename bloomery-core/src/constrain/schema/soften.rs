@@ -8,23 +8,23 @@ use serde_json::{Map, Value, json};
 use super::options;
 use crate::constrain::compiler::{first_line, limits};
 
-/// Compilations that looking for the cause may take; beyond them the whole schema gives way.
-const TRIALS: usize = 200;
+/// Bytes of schemas that are compiled to look for the cause; beyond them the whole schema gives way. About 0.3 s.
+const EFFORT: usize = 200_000;
 
 /// A schema that can be compiled, and that `schema` is a part of.
 pub(super) fn soften(mut schema: Value) -> Value {
     if compiles(&schema).is_ok() {
         return schema;
     }
-    let mut trials = TRIALS;
+    let mut effort = EFFORT;
     let definitions = schema.as_object_mut().and_then(|map| map.shift_remove("$defs"));
     let mut definitions = definitions.unwrap_or_else(|| json!({}));
     let names: Vec<String> = definitions.as_object().into_iter().flat_map(Map::keys).cloned().collect();
     for name in names {
-        let relaxed = relax(definitions[&name].clone(), &definitions, &mut trials);
+        let relaxed = relax(definitions[&name].clone(), &definitions, &mut effort);
         definitions[&name] = relaxed;
     }
-    let mut schema = relax(schema, &definitions, &mut trials);
+    let mut schema = relax(schema, &definitions, &mut effort);
     if let Some(map) = schema.as_object_mut() {
         map.insert("$defs".to_owned(), definitions);
     }
@@ -32,25 +32,26 @@ pub(super) fn soften(mut schema: Value) -> Value {
 }
 
 /// Widens the parts that are to blame, from the leaves up.
-fn relax(mut schema: Value, definitions: &Value, trials: &mut usize) -> Value {
-    if *trials == 0 {
-        return json!({});
+fn relax(mut schema: Value, definitions: &Value, effort: &mut usize) -> Value {
+    let whole = with_definitions(&schema, definitions);
+    match effort.checked_sub(whole.to_string().len()) {
+        Some(left) => *effort = left,
+        None => return json!({}),
     }
-    *trials -= 1;
-    if compiles(&with_definitions(&schema, definitions)).is_ok() {
+    if compiles(&whole).is_ok() {
         return schema;
     }
     let Some(map) = schema.as_object_mut() else { return json!({}) };
     for (key, value) in map.iter_mut() {
         match (key.as_str(), value) {
             ("properties" | "patternProperties", Value::Object(parts)) => {
-                parts.values_mut().for_each(|part| *part = relax(part.take(), definitions, trials));
+                parts.values_mut().for_each(|part| *part = relax(part.take(), definitions, effort));
             }
             ("allOf" | "anyOf" | "prefixItems", Value::Array(parts)) => {
-                parts.iter_mut().for_each(|part| *part = relax(part.take(), definitions, trials));
+                parts.iter_mut().for_each(|part| *part = relax(part.take(), definitions, effort));
             }
             ("items" | "additionalProperties", part @ Value::Object(_)) => {
-                *part = relax(part.take(), definitions, trials);
+                *part = relax(part.take(), definitions, effort);
             }
             _ => {}
         }

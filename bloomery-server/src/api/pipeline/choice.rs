@@ -5,6 +5,8 @@ use bloomery_core::scheduler::{Event, Outcome};
 use bloomery_core::tokenizer::Tokenizer;
 use serde_json::Value;
 
+use crate::api::answer::Answer;
+use crate::api::generation::Generation;
 use crate::api::probs::Probs;
 use crate::api::reply::{End, Finish, Message, Step, Whole};
 use crate::chat::{Delta, OutputParser};
@@ -14,8 +16,7 @@ use crate::error::ApiError;
 #[derive(Debug)]
 pub(super) struct Reading<'a> {
     pub(super) tokenizer: &'a Tokenizer,
-    /// Texts that end a generation.
-    pub(super) stop: &'a [String],
+    pub(super) generation: &'a Generation,
     /// Tells probabilities, where they are asked for.
     pub(super) probs: Option<Probs<'a>>,
     /// Alternatives with each token.
@@ -29,6 +30,8 @@ pub(super) struct Reading<'a> {
 pub(super) struct Choice {
     parser: OutputParser,
     message: Message,
+    /// The same before it is read.
+    answer: Answer,
     /// Pieces that the reply begins with.
     echo: Vec<Delta>,
     /// The spelling of the token that ended the reply, where control tokens are spelled.
@@ -37,7 +40,7 @@ pub(super) struct Choice {
 
 impl Choice {
     pub(super) fn new(parser: OutputParser, echo: Vec<Delta>) -> Choice {
-        Choice { parser, message: Message::default(), echo, ending: None }
+        Choice { parser, message: Message::default(), answer: Answer::default(), echo, ending: None }
     }
 
     /// What an event means for the reply. `verbose` makes the native object at the end.
@@ -45,7 +48,7 @@ impl Choice {
         &mut self,
         event: Event,
         reading: &Reading<'_>,
-        verbose: impl FnOnce() -> Option<Value>,
+        verbose: impl FnOnce(&Answer) -> Option<Value>,
     ) -> Result<Option<Step>, ApiError> {
         Ok(Some(match event {
             Event::Started { cached, .. } => Step::Started { cached },
@@ -54,6 +57,9 @@ impl Choice {
                 let probs = reading.probs.as_ref().map(|probs| probs.entry(&token.sampled));
                 let probs = probs.map(|entry| shortened(entry, reading.top_logprobs));
                 let id = token.sampled.id;
+                self.answer.tokens.push(id);
+                self.answer.content.push_str(&token.text);
+                self.answer.probs.extend(probs.clone());
                 if reading.tokenizer.is_end_of_generation(id) {
                     let piece = reading.tokenizer.piece(id).filter(|piece| !reading.markers.contains(piece));
                     self.ending = piece.map(str::to_owned);
@@ -62,7 +68,15 @@ impl Choice {
                 let deltas = self.parser.push(text);
                 Step::Token { deltas: self.add(deltas), probs, progress: token.progress }
             }
-            Event::Done(outcome) => Step::End(self.end(outcome, reading, verbose())),
+            Event::Done(outcome) => {
+                let (deltas, finish) = self.end(&outcome, reading);
+                let progress = outcome.progress;
+                self.answer.progress = progress;
+                self.answer.content.push_str(&outcome.text);
+                self.answer.end = Some(outcome);
+                self.answer.cut_stop_text(reading.generation, reading.tokenizer);
+                Step::End(End { deltas, finish, progress, verbose: verbose(&self.answer) })
+            }
             Event::Failed(error) => return Err(error.into()),
             _ => return Ok(None),
         }))
@@ -74,19 +88,19 @@ impl Choice {
         if ending.is_empty() { text } else { text.strip_suffix(ending).unwrap_or(text) }
     }
 
-    fn end(&mut self, outcome: Outcome, reading: &Reading<'_>, verbose: Option<Value>) -> End {
+    fn end(&mut self, outcome: &Outcome, reading: &Reading<'_>) -> (Vec<Delta>, Finish) {
         let text = self.without_ending(&outcome.text);
         let mut deltas = self.parser.push(text);
         deltas.extend(self.parser.finish());
         let deltas = self.add(deltas);
-        let stop = outcome.stop.and_then(|stop| reading.stop.get(stop)).cloned();
+        let stop = outcome.stop.and_then(|stop| reading.generation.params.stop.get(stop)).cloned();
         let finish = match outcome.reason {
             StopReason::End | StopReason::StopText if self.message.has_call() => Finish::ToolCalls,
             StopReason::End => Finish::Stop,
             StopReason::StopText => stop.map_or(Finish::Stop, Finish::StopText),
             _ => Finish::Length,
         };
-        End { deltas, finish, progress: outcome.progress, verbose }
+        (deltas, finish)
     }
 
     /// Keeps what was said, and gives it back.
@@ -98,14 +112,14 @@ impl Choice {
     }
 
     /// The whole reply.
-    pub(super) fn whole(mut self, end: End, probs: Vec<Value>) -> Whole {
+    pub(super) fn whole(mut self, end: End) -> Whole {
         if end.finish != Finish::Length {
             // The model ended its turn inside a call: nobody can run it.
             self.message.drop_incomplete();
         }
         Whole {
             message: self.message,
-            probs,
+            probs: self.answer.probs,
             finish: end.finish,
             progress: end.progress,
             verbose: end.verbose,

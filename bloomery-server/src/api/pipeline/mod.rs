@@ -12,12 +12,15 @@ use std::sync::Arc;
 
 use bloomery_core::constrain::Constraint;
 use bloomery_core::tokenizer::Specials;
+use serde_json::Value;
 
+use super::answer::Answer;
 use super::jobs::Jobs;
+use super::native::Native;
 use super::outlet::Outlet;
 use super::probs::Probs;
 use super::prompt::{encode, off_thread};
-use super::reply::{Facts, Frame, Step, Whole, Wire};
+use super::reply::{End, Facts, Frame, Step, Whole, Wire};
 use super::settings::{ChatSettings, Form as SettingsForm};
 use super::turn::ChatTurn;
 use crate::app::App;
@@ -137,7 +140,7 @@ impl Run {
             Probs { tokenizer, post_sampling: params.sampling.post_sampling_probs, special: params.special };
         Reading {
             tokenizer,
-            stop: &params.stop,
+            generation: &self.turn.generation,
             probs: (params.sampling.n_probs > 0).then_some(probs),
             top_logprobs: self.turn.top_logprobs.unwrap_or(usize::MAX),
             markers,
@@ -148,22 +151,28 @@ impl Run {
     async fn whole(&self, mut jobs: Jobs, wire: &dyn Wire) -> Result<Reply, ApiError> {
         let markers = self.model.markup.markers();
         let reading = self.reading(&markers);
-        let mut choices: Vec<(Choice, Vec<_>, Option<_>)> =
-            self.choices().into_iter().map(|choice| (choice, Vec::new(), None)).collect();
+        let settings = self.turn.generation.settings(&self.settings(), SettingsForm::Long);
+        let mut choices: Vec<(Choice, Option<End>)> =
+            self.choices().into_iter().map(|choice| (choice, None)).collect();
         while let Some((index, event)) = jobs.next().await {
-            let (choice, probs, end) = &mut choices[index];
-            match choice.take(event, &reading, || None)? {
-                Some(Step::Token { probs: Some(entry), .. }) => probs.push(entry),
-                Some(Step::End(step)) => *end = Some(step),
-                _ => {}
+            let (choice, end) = &mut choices[index];
+            let verbose = |answer: &Answer| self.verbose(&settings, &jobs, index, answer);
+            if let Some(Step::End(step)) = choice.take(event, &reading, verbose)? {
+                *end = Some(step);
             }
         }
         let unfinished = || ApiError::new(ErrorKind::Server, "a generation ended without a result");
-        let whole = |(choice, probs, end): (Choice, _, Option<_>)| -> Result<Whole, ApiError> {
-            Ok(choice.whole(end.ok_or_else(unfinished)?, probs))
+        let whole = |(choice, end): (Choice, Option<End>)| -> Result<Whole, ApiError> {
+            Ok(choice.whole(end.ok_or_else(unfinished)?))
         };
         let choices = choices.into_iter().map(whole).collect::<Result<Vec<Whole>, _>>()?;
         Ok(Reply::json(&wire.object(&choices)))
+    }
+
+    /// The native route's object, where it is asked for.
+    fn verbose(&self, settings: &Value, jobs: &Jobs, index: usize, answer: &Answer) -> Option<Value> {
+        let native = Native { app: &self.app, generation: &self.turn.generation, settings };
+        self.turn.generation.verbose.then(|| native.last(jobs, index, answer))
     }
 
     /// Events, as it is said.
@@ -175,12 +184,14 @@ impl Run {
     ) -> Result<(), ClientGone> {
         let markers = self.model.markup.markers();
         let reading = self.reading(&markers);
+        let settings = self.turn.generation.settings(&self.settings(), SettingsForm::Long);
         let mut choices = self.choices();
         let ping = Frame::text(&[wire.ping()]);
         let mut outlet = Outlet::new(sender, self.turn.generation.ping).with_comment(ping);
         let mut frames = Vec::new();
         while let Some((index, event)) = outlet.next(&mut jobs).await? {
-            match choices[index].take(event, &reading, || None) {
+            let verbose = |answer: &Answer| self.verbose(&settings, &jobs, index, answer);
+            match choices[index].take(event, &reading, verbose) {
                 Ok(Some(step)) => wire.step(index, &step, &mut frames),
                 Ok(None) => {}
                 Err(error) => return outlet.raw(Frame::text(&[wire.failed(&error)])).await,

@@ -12,7 +12,7 @@ pub(super) static FLAGS: &[Flag] = &[
     .doc("log everything"),
     integer("-lv --verbosity --log-verbosity", "N", (0, i64::MAX), |draft, n| draft.logs.verbosity = n)
         .env("LLAMA_ARG_LOG_VERBOSITY")
-        .doc("0 and 1: errors, 2: warnings, 3: one line a request, 4: details, 5: everything (default: 3)"),
+        .doc("0 and 1: errors, 2: warnings, 3: requests and generations, 4: details, 5: everything (default: 3)"),
     switch("--log-disable", |draft, on| draft.logs.disabled = on).doc("log nothing"),
     text("--log-file", "FILE", |draft, value| {
         draft.logs.file = Some(PathBuf::from(value));

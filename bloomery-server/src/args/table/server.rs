@@ -66,7 +66,7 @@ pub(super) static FLAGS: &[Flag] = &[
         draft.http.timeout = Duration::from_secs(n.unsigned_abs());
     })
     .env("LLAMA_ARG_TIMEOUT")
-    .doc("seconds that a socket may neither take nor give a byte (default: 3600)"),
+    .doc("seconds that a client may take no byte of an answer; requests themselves must keep coming within that or 60 seconds (default: 3600)"),
     integer("--max-connections", "N", (1, 1 << 20), |draft, n| draft.http.max_connections = n as usize)
         .doc("connections that may be open; the next one gets 503 (default: 1024)"),
     integer("--sse-ping-interval", "S", (-1, i32::MAX as i64), |draft, n| {
