@@ -85,7 +85,11 @@ def _(server: Server) -> None:
 @TABLE.case("stream with a tool, get_final_message")
 def _(server: Server) -> None:
     with client(server).messages.stream(
-        messages=STORY, tools=[WEATHER], tool_choice={"type": "any"}, max_tokens=200, **GREEDY
+        messages=STORY,
+        tools=[WEATHER],
+        tool_choice={"type": "any", "disable_parallel_tool_use": True},
+        max_tokens=200,
+        **GREEDY,
     ) as stream:
         indices = [event.index for event in stream if event.type == "content_block_start"]
         final = stream.get_final_message()

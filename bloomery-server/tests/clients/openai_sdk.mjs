@@ -44,10 +44,10 @@ async function slotsIdle(seconds = 2) {
   }
 }
 
-/** A server would call tools forever where a call is forced; this client lifts the force once there is a result. */
+/** Where a call is forced a model calls for ever: once there is a result this client asks for one sentence instead. */
 function forcedOnce(url, init) {
   const body = JSON.parse(init.body);
-  if (body.messages.some((message) => message.role === "tool")) body.tool_choice = "none";
+  if (body.messages.some((message) => message.role === "tool")) Object.assign(body, { tool_choice: "none", stop: "." });
   return fetch(url, { ...init, body: JSON.stringify(body) });
 }
 

@@ -106,7 +106,7 @@ def _(server: Server) -> None:
 @TABLE.case("stream helper with tools")
 def _(server: Server) -> None:
     with client(server).chat.completions.stream(
-        messages=STORY, tools=[WEATHER], tool_choice="required", max_tokens=200, **GREEDY
+        messages=STORY, tools=[WEATHER], tool_choice="required", parallel_tool_calls=False, max_tokens=200, **GREEDY
     ) as stream:
         kinds = {event.type for event in stream}
         choice = stream.get_final_completion().choices[0]
@@ -356,7 +356,9 @@ def _(server: Server) -> None:
     chat = client(server).chat.completions
     messages: list[Any] = [{"role": "user", "content": "Is it warm in Paris?"}]
     named: Any = {"type": "function", "function": {"name": "get_weather"}}
-    first = chat.create(messages=messages, tools=[WEATHER], tool_choice=named, max_tokens=200, **GREEDY).choices[0]
+    first = chat.create(
+        messages=messages, tools=[WEATHER], tool_choice=named, parallel_tool_calls=False, max_tokens=200, **GREEDY
+    ).choices[0]
     equal(first.finish_reason, "tool_calls")
     (call,) = first.message.tool_calls or []
     assert json.loads(call.function.arguments)["city"] in ("Paris", "Rome", "Oslo")

@@ -50,7 +50,6 @@ fn direct(scheduler: &Scheduler) -> f64 {
         }
     }
     assert_eq!(tokens, STREAMS * TOKENS);
-    println!("{:?} {:?}", start.elapsed(), scheduler.status().counters);
     tokens as f64 / start.elapsed().as_secs_f64()
 }
 
@@ -87,7 +86,6 @@ fn what_the_server_costs() {
     for _ in 0..4 {
         alone = alone.max(direct(&scheduler));
         whole = whole.max(served(&process));
-        println!("{alone:.0} {whole:.0}");
     }
     let each = (1.0 / whole - 1.0 / alone) * 1e6;
     println!(
