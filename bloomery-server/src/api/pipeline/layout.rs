@@ -47,7 +47,7 @@ pub(crate) fn lay_out(model: &ChatModel, turn: &ChatTurn) -> Result<Layout, ApiE
     let (mut prefix, mut echo) = (String::new(), Vec::new());
     if let (Some(last), Some(continues)) = (&last, turn.continues) {
         let begun = begun(last, continues);
-        prefix = begun.text(&start, model.caps.markup, think);
+        prefix = begun.text(model.caps.markup, &start, think);
         echo = pieces(begun);
         prompt.push_str(&prefix);
     }
