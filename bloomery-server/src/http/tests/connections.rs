@@ -117,7 +117,7 @@ async fn a_slow_body_gets_a_readable_answer() {
         let mut silent = server.connect().await;
         silent.write_all(&post("/echo", 100_000).as_bytes()[..sent]).await.unwrap();
         let answer = read_all(&mut silent).await;
-        assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("connection: close"), "{answer}");
+        assert!(answer.starts_with("HTTP/1.1 408 ") && answer.contains("Connection: close"), "{answer}");
     }
     // 20 bytes in 80 ms are a quarter of the rate.
     let mut drip = server.connect().await;
