@@ -151,7 +151,8 @@ impl Compiled {
 /// What a mask and a grammar may cost. Descriptions come from requests.
 pub(super) fn limits() -> ParserLimits {
     ParserLimits {
-        // Grammars of single characters need one item for each of them: half a second for all of 250 000 tokens.
+        // A grammar of single characters needs some for every byte of every token it allows: 15 ms a mask with 150 000
+        // tokens.
         step_max_items: 500_000,
         // 1 to 2 KB each.
         max_lexer_states: 50_000,
