@@ -336,7 +336,7 @@ fn random_walks_are_read_as_calls() {
     for markup in Markup::ALL {
         let vocabulary = Vocabulary::of(markup, true);
         let grammar = grammar(markup, &ToolChoice::Required, true, &vocabulary);
-        for _ in 0..6 {
+        for _ in 0..3 {
             let mut matcher = vocabulary.matcher(&grammar);
             let mut bytes = Vec::new();
             for step in 0..1500 {

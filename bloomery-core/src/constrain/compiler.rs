@@ -24,7 +24,7 @@ const WATCHES: usize = 32;
 const LONGEST: usize = 2 << 20;
 /// Descriptions are compiled on a stack of their own, because compiling follows their nesting. Only what is touched
 /// takes memory.
-const STACK: usize = 256 << 20;
+const STACK: usize = 64 << 20;
 /// A shared automaton beyond this size is dropped for a fresh one.
 const WARM_BYTES: usize = 32 << 20;
 
@@ -37,6 +37,8 @@ pub(super) struct Shared {
     pub(super) ends: Vec<u32>,
     /// Those, and tokens of nothing but spaces.
     pub(super) blank: Vec<u32>,
+    /// Tokens by the first byte of what they render as.
+    pub(super) by_first: Vec<Vec<u32>>,
 }
 
 impl Shared {

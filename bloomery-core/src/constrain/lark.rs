@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use super::{GrammarError, schema};
 
-/// Rules and terminals that are compiled: each may need a level of the stack.
-const RULES: usize = 20_000;
+/// Rules and terminals that are compiled: each may need a level of the stack, 2 KB.
+const RULES: usize = 10_000;
 
 /// A grammar whose schemas are made usable.
 pub(super) fn compile(text: &str) -> Result<TopLevelGrammar, GrammarError> {

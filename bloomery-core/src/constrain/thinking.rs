@@ -144,7 +144,8 @@ impl Thought {
             let bytes = self.tokenizer.token_bytes(*id, true);
             !bytes.is_empty() && rest.starts_with(bytes)
         };
-        self.mask = mask(self.shared.vocab, (0..self.shared.vocab as u32).filter(fits));
+        let begun = rest.first().map_or(&[][..], |&first| &self.shared.by_first[usize::from(first)]);
+        self.mask = mask(self.shared.vocab, begun.iter().copied().filter(fits));
         let answer = match &mut self.stage {
             _ if matched == 0 => Some(then),
             Stage::Opening { otherwise, .. } => otherwise.as_mut(),

@@ -40,7 +40,13 @@ impl Vocabulary {
         };
         let mut blank = mask(vocab, (0..vocab as u32).filter(spaces));
         blank.iter_mut().zip(&ends).for_each(|(word, end)| *word |= end);
-        Shared { vocab, ends, blank }
+        let mut by_first = vec![Vec::new(); 256];
+        for id in 0..vocab as u32 {
+            if let Some(&first) = self.tokenizer.token_bytes(id, true).first() {
+                by_first[usize::from(first)].push(id);
+            }
+        }
+        Shared { vocab, ends, blank, by_first }
     }
 
     pub(super) fn env(self) -> TokEnv {

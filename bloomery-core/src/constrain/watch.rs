@@ -1,7 +1,7 @@
 //! Finds texts in what a model writes, wherever its tokens begin and end.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use aho_corasick::automaton::{Automaton, StateID};
 use aho_corasick::dfa::DFA;
@@ -25,6 +25,8 @@ pub(super) struct Watch {
     held: bool,
     /// For each state met so far the tokens that reach no further than the end of a text; `None` for all of them.
     within: Mutex<HashMap<StateID, Option<Arc<[u32]>>>>,
+    /// Tokens that go beyond the end of a text which they begin. Looking at all of them takes milliseconds.
+    crossing_start: OnceLock<Vec<u32>>,
 }
 
 /// How far a watch has come.
@@ -70,6 +72,7 @@ impl Watch {
             shared: Arc::clone(shared),
             held,
             within: Mutex::new(HashMap::new()),
+            crossing_start: OnceLock::new(),
         })
     }
 
@@ -102,13 +105,7 @@ impl Watch {
         if let Some(known) = lookup().get(&place.0) {
             return known.clone();
         }
-        // A millisecond for 150 000 tokens, so nobody waits for it under the lock.
-        let vocab = self.shared.vocab;
-        let crosses = |id: &u32| {
-            let mut place = place;
-            self.step(&mut place, *id).is_some_and(|found| found.behind > 0)
-        };
-        let mut excluded = mask(vocab, (0..vocab as u32).filter(crosses));
+        let mut excluded = self.crossing(place);
         if self.held {
             excluded.iter_mut().zip(&self.shared.ends).for_each(|(word, end)| *word |= end);
         }
@@ -118,6 +115,34 @@ impl Watch {
             .then(|| excluded.iter().map(|word| !word).collect::<Arc<[u32]>>());
         lookup().insert(place.0, within.clone());
         within
+    }
+
+    /// The tokens that go beyond the end of a text.
+    fn crossing(&self, place: Place) -> Vec<u32> {
+        let vocab = self.shared.vocab;
+        let crosses = |id: &u32| {
+            let mut place = place;
+            self.step(&mut place, *id).is_some_and(|found| found.behind > 0)
+        };
+        if place.0 == self.start {
+            let all = || mask(vocab, (0..vocab as u32).filter(crosses));
+            return self.crossing_start.get_or_init(all).clone();
+        }
+        // Where the first byte leads to the same state as at the beginning, so does the token: of 150 000 tokens a few
+        // hundred are left.
+        let mut crossing = self.crossing(self.start());
+        for (byte, ids) in (0..=255).zip(&self.shared.by_first) {
+            let next = |from| self.dfa.next_state(Anchored::No, from, byte);
+            if next(place.0) == next(self.start) {
+                continue;
+            }
+            for id in ids {
+                let bit = 1 << (id % 32);
+                let word = &mut crossing[*id as usize / 32];
+                *word = if crosses(id) { *word | bit } else { *word & !bit };
+            }
+        }
+        crossing
     }
 }
 

@@ -161,3 +161,18 @@ fn exact_counts() {
     check(&Grammar::gbnf("root ::= (\"a\" | \"b\" root)"), &["a", "ba", "bba"], &["b", ""]);
     check(&Grammar::gbnf("root ::= root \"a\" | \"a\""), &["a", "aa", "aaa"], &["b", ""]);
 }
+
+#[test]
+fn long_lists() {
+    let rules = [
+        "root ::= item (\",\" root)?\nitem ::= [a-z]+ | \"(\" root \")\"",
+        "root ::= item | item \",\" root\nitem ::= [a-z]+ | \"(\" root \")\"",
+        "root ::= item | root \",\" item\nitem ::= [a-z]+ | \"(\" root \")\"",
+        "root ::= \"(\" root \")\" (\",\" root | \"\") | [a-z]+ (\",\" root | \"\")",
+    ];
+    let long = vec!["a"; 3000].join(",");
+    for rules in rules {
+        let fitting = ["a", "a,b", "(a,b),c", "((a)),b,(c)", &long];
+        check(&Grammar::gbnf(rules), &fitting, &["", "a,", ",a", "(a", "(a,)b", "a b"]);
+    }
+}

@@ -22,10 +22,6 @@ fn compile(name: &str, grammar: &Grammar) -> Result<Box<dyn Constraint>, Grammar
         handle.expect("a thread").join().expect("no panic")
     });
     let took = begin.elapsed();
-    println!(
-        "{name}: {took:?}, {}",
-        compiled.as_ref().map_or_else(ToString::to_string, |_| "compiled".to_owned())
-    );
     // Each takes half a second at most. More is allowed for a machine that has other work.
     assert!(took < Duration::from_secs(5), "{name} took {took:?}");
     compiled
@@ -189,22 +185,22 @@ fn expressions_and_lark() {
     survives("states", &Grammar::regex(".*a.{2000}b.*"));
     refused("unbalanced", &Grammar::regex("(a"));
     refused("lookahead", &Grammar::regex("(?=a)b"));
-    let mut chain: String = (0..19_000).fold("start: r0\n".to_owned(), |mut chain, n| {
+    let mut chain: String = (0..9_900).fold("start: r0\n".to_owned(), |mut chain, n| {
         let _ = writeln!(chain, "r{n}: \"a\" r{}", n + 1);
         chain
     });
-    chain += "r19000: \"b\"\n";
-    survives("a chain of 19000 rules", &Grammar::lark(chain));
-    let mut chain: String = (0..19_000).fold("start: T0\n".to_owned(), |mut chain, n| {
+    chain += "r9900: \"b\"\n";
+    survives("a chain of 9900 rules", &Grammar::lark(chain));
+    let mut chain: String = (0..9_900).fold("start: T0\n".to_owned(), |mut chain, n| {
         let _ = writeln!(chain, "T{n}: \"a\" T{}", n + 1);
         chain
     });
-    chain += "T19000: \"b\"\n";
-    survives("a chain of 19000 terminals", &Grammar::lark(chain));
+    chain += "T9900: \"b\"\n";
+    survives("a chain of 9900 terminals", &Grammar::lark(chain));
     refused("nothing", &Grammar::lark(""));
     refused("no schema", &Grammar::lark("start: %json {"));
     refused("no token", &Grammar::lark("start: <|nothing|>"));
-    refused("many rules", &Grammar::lark(repeated("a: \"b\"\n", 30_000, "")));
+    refused("many rules", &Grammar::lark(repeated("a: \"b\"\n", 15_000, "")));
 }
 
 #[test]
@@ -215,15 +211,11 @@ fn masks_of_dear_grammars_end() {
     for _ in 0..64 {
         let id = match constraint.next() {
             Ok(Next::Among(mask)) => (0..).find(|&id| crate::support::allowed(mask, id)).expect("a token"),
-            other => {
-                println!("{other:?} after {:?}", begin.elapsed());
-                break;
-            }
+            _ => break,
         };
         if constraint.accept(id).is_err() {
             break;
         }
     }
-    println!("64 masks: {:?}", begin.elapsed());
     assert!(begin.elapsed() < Duration::from_secs(10), "{:?}", begin.elapsed());
 }

@@ -215,17 +215,19 @@ fn what_means_nothing_is_refused() {
         ),
         (json!({"type": "integer", "minimum": "1"}), "schema, at #/minimum: a number is expected, not \"1\""),
         (json!({"type": "string", "minLength": -1}), "schema, at #/minLength: a count is expected"),
-        (json!({"type": "string", "minLength": 3, "maxLength": 2}), ""),
-        (json!({"type": "string", "enum": [1]}), ""),
-        (json!({"properties": {"mail": {"type": "string", "pattern": "^(?=.*@).*$"}}}), ""),
+        (
+            json!({"type": "string", "minLength": 3, "maxLength": 2}),
+            "schema: Unsatisfiable schema: minLength (3) is greater than maxLength (2)",
+        ),
+        (json!({"type": "string", "enum": [1]}), "schema: Unsatisfiable schema: incompatible types"),
+        (
+            json!({"properties": {"mail": {"type": "string", "pattern": "^(?=.*@).*$"}}}),
+            "schema, at #/properties/mail: look-around, including look-ahead and look-behind, is not supported",
+        ),
     ];
     for (case, message) in cases {
         let found = refusal(&schema(case.clone()));
-        if message.is_empty() {
-            println!("{case}: {found}")
-        } else {
-            assert_eq!(found, message, "{case}");
-        }
+        assert_eq!(found, message, "{case}");
     }
 }
 

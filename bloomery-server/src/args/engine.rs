@@ -4,13 +4,18 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use bloomery_core::scheduler::SchedulerOptions;
-use bloomery_core::{Context, Engine, EngineBuilder, KvType, ModelSource, Placement, Plan, PlanError};
+use bloomery_core::{
+    Bytes, Context, Engine, EngineBuilder, HostFacts, KvType, ModelSource, Placement, Plan, PlanError,
+};
 
 /// Slots where the command line does not say.
 const AUTO_SLOTS: usize = 4;
 
 /// Jobs that run or wait, where the command line does not say.
 const AUTO_JOBS: usize = 64;
+
+/// Shortest context that memory may cut one to that was not given.
+const SHORTEST: usize = 4096;
 
 /// Contexts of slots are multiples of this, as in llama.cpp.
 const STEP: usize = 256;
@@ -111,20 +116,77 @@ impl EngineOptions {
         SchedulerOptions { slots: self.slots(), queue_depth: self.queue_depth() }
     }
 
+    /// Positions of all slots together, where they share them and the number is given.
+    fn pool(&self) -> Option<usize> {
+        let given = match (self.context, self.per_slot) {
+            (0, Some(slot)) => slot.next_multiple_of(STEP) * self.slots(),
+            (0, None) => return None,
+            (n, _) => n.next_multiple_of(STEP),
+        };
+        self.unified().then_some(given)
+    }
+
     /// Reads the file's header and plans. The only place where options become an engine's.
     ///
     /// # Errors
     /// Those of [`EngineBuilder::plan`].
     pub fn plan(&self) -> Result<Plan, PlanError> {
-        self.builder().plan()
+        self.plan_on(HostFacts::read())
     }
 
-    fn builder(&self) -> EngineBuilder {
+    fn plan_on(&self, host: HostFacts) -> Result<Plan, PlanError> {
+        let (plan, pool) = self.settle(host)?;
+        let need: Bytes = plan.terms().iter().map(|term| term.bytes).sum();
+        let parked = self.parked(host.available.saturating_sub(need));
+        if parked == Bytes(0) {
+            return Ok(plan);
+        }
+        let builder = self.builder(host).context(Context::Tokens(plan.context())).cache_ram(parked);
+        match pool {
+            Some(pool) => builder.pool(pool).plan(),
+            None => builder.plan(),
+        }
+    }
+
+    /// The plan without memory for parked prefixes, and the positions that all slots share if they do.
+    fn settle(&self, host: HostFacts) -> Result<(Plan, Option<usize>), PlanError> {
+        let context = self.slot_context();
+        if !self.unified() {
+            return Ok((self.builder(host).context(context).plan()?, None));
+        }
+        if let Some(pool) = self.pool() {
+            return Ok((self.builder(host).context(context).pool(pool).plan()?, Some(pool)));
+        }
+        // As much as one session alone would get.
+        let mut pool = self.builder(host).sessions(1).plan()?.context();
+        loop {
+            match self.builder(host).context(Context::Tokens(pool)).pool(pool).plan() {
+                // The other sessions' scratch.
+                Err(PlanError::DoesNotFit { .. }) if pool > SHORTEST => {
+                    pool = (pool - pool / 16).max(SHORTEST)
+                }
+                plan => return Ok((plan?, Some(pool))),
+            }
+        }
+    }
+
+    /// Memory for parked prefixes, of what the plan leaves free. It is a limit and not a need, so it never makes a plan
+    /// fail.
+    fn parked(&self, free: Bytes) -> Bytes {
+        const MIB: u64 = 1 << 20;
+        let wanted = match self.cache_ram {
+            None => (8192 * MIB).min(free.0 / 2),
+            Some(mib) => u64::try_from(mib).map_or(free.0 / 8 * 7, |mib| mib.saturating_mul(MIB)),
+        };
+        Bytes(wanted.min(free.0))
+    }
+
+    fn builder(&self, host: HostFacts) -> EngineBuilder {
         let source =
             self.model.as_ref().map_or_else(ModelSource::demo, |path| ModelSource::File(path.clone()));
         let builder = Engine::builder(source)
+            .host(host)
             .placement(self.placement)
-            .context(self.slot_context())
             .sessions(self.slots())
             .step_rows(self.step_rows())
             .kv(self.kv);
@@ -161,6 +223,40 @@ mod tests {
         assert_eq!(context(100, Some(8), None, None), tokens(256));
         assert_eq!(context(0, Some(2), None, Some(512)), tokens(512));
         assert_eq!(context(4096, None, None, Some(512)), tokens(512));
+    }
+
+    fn terms(options: &EngineOptions, mib: u64) -> Vec<String> {
+        let host = HostFacts { available: Bytes(mib << 20), ..HostFacts::read() };
+        options.plan_on(host).unwrap().terms().iter().map(ToString::to_string).collect()
+    }
+
+    #[track_caller]
+    fn has(terms: &[String], wanted: &str) {
+        assert!(terms.iter().any(|term| term.contains(wanted)), "{wanted}: {terms:?}");
+    }
+
+    #[test]
+    fn auto_slots_share_one_pool() {
+        let auto = EngineOptions::default();
+        has(&terms(&auto, 1024), "1024 positions of 2.00 KiB for 4 of up to 1024");
+        let given = EngineOptions { context: 4096, ..auto.clone() };
+        has(&terms(&given, 1024), "4096 positions of 2.00 KiB for 4 of up to 4096");
+        let slot = EngineOptions { per_slot: Some(512), ..auto.clone() };
+        has(&terms(&slot, 1024), "2048 positions of 2.00 KiB for 4 of up to 512");
+        let divided = EngineOptions { context: 4096, slots: Some(2), ..auto };
+        has(&terms(&divided, 1024), "2 x 2048 positions");
+    }
+
+    #[test]
+    fn parked_prefixes_take_what_the_plan_leaves() {
+        let with = |cache_ram| EngineOptions { cache_ram, ..EngineOptions::default() };
+        has(&terms(&with(Some(100)), 1024), "parked prefixes 100.00 MiB");
+        has(&terms(&with(None), 100_000), "parked prefixes 8.00 GiB");
+        has(&terms(&with(Some(8192)), 64), "parked prefixes 5");
+        assert!(!terms(&with(Some(0)), 1024).join(" ").contains("parked"));
+        assert_eq!(with(None).parked(Bytes(10)), Bytes(5));
+        assert_eq!(with(Some(-1)).parked(Bytes(80)), Bytes(70));
+        assert_eq!(with(Some(i64::MAX)).parked(Bytes(80)), Bytes(80));
     }
 
     #[test]

@@ -50,7 +50,9 @@ pub enum DsmlStyle {
 }
 
 /// Families by texts that all stand in the template; the first that fits wins.
-const KNOWN: [(&[&str], Markup); 19] = [
+const KNOWN: [(&[&str], Markup); 20] = [
+    // MiniMax M3 has a markup of its own and mentions the tags of others.
+    (&["<mm:think>"], Markup::Generic),
     (&["DSML", "function_calls"], Markup::Dsml(DsmlStyle::V32)),
     (&["DSML", "tool_calls>"], Markup::Dsml(DsmlStyle::V4)),
     (&["DSML"], Markup::Dsml(DsmlStyle::V41)),

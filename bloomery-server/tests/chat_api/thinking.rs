@@ -146,7 +146,7 @@ async fn replies_go_on_in_content_and_in_reasoning() {
         |value: Value| value["prompt"].as_str().unwrap().rsplit("assistant\n").next().unwrap().to_owned();
     let both = json!({"role": "assistant", "content": "Once", "reasoning_content": "Hm"});
     for (message, more, expected) in [
-        (json!({"role": "assistant", "content": "Once"}), json!({}), "<think>\n\n</think>\n\nOnce"),
+        (json!({"role": "assistant", "content": "Once"}), json!({}), "<think>\n</think>\n\nOnce"),
         (both.clone(), json!({}), "<think>\nHm\n</think>\n\nOnce"),
         (both.clone(), json!({"continue_final_message": "reasoning_content"}), "<think>\nHm"),
         (

@@ -12,6 +12,7 @@ mod emit;
 mod lower;
 mod node;
 mod parse;
+mod tail;
 
 use llguidance::api::TopLevelGrammar;
 

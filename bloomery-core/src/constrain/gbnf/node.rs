@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::class::Class;
+use super::tail;
 use crate::constrain::GrammarError;
 
 /// Most positions that a rule may stand for once its repetitions are written out.
@@ -60,7 +61,11 @@ pub(super) struct Rules {
 impl Rules {
     pub(super) fn new(bodies: Vec<(String, Node)>, root: usize) -> Rules {
         let unknown = Facts { regular: false, length: 0, positions: 0, depth: 0 };
-        let rules = bodies.into_iter().map(|(name, body)| Rule { name, body, facts: unknown }).collect();
+        let rules = bodies
+            .into_iter()
+            .enumerate()
+            .map(|(index, (name, body))| Rule { name, body: tail::repeated(index, body), facts: unknown })
+            .collect();
         let mut rules = Rules { rules, root };
         for index in rules.acyclic() {
             rules.rules[index].facts = rules.facts(&rules.rules[index].body);

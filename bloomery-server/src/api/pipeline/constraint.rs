@@ -40,7 +40,7 @@ impl Form<'_> {
 
     /// The tags, where the reply may think, and the first of them where it has to open with it.
     fn thinking(&self) -> Option<(Option<String>, &ThinkTags)> {
-        let think = self.model.think.as_ref()?;
+        let think = self.model.caps.think.as_ref()?;
         match self.start {
             _ if !self.prefix.is_empty() => {
                 let inside = self.model.parser(self.turn, self.start, self.prefix).in_reasoning();
@@ -68,7 +68,7 @@ impl Form<'_> {
             Grammar::Schema(_) => ApiError::invalid(format!("\"json_schema\": {error}")),
         };
         let answer = self.engine.constraint(&grammar).map_err(wrong)?;
-        if self.model.markup == Markup::Harmony {
+        if self.model.caps.markup == Markup::Harmony {
             let triggers = vec![FINAL.to_owned()];
             let lazy = Lazy { triggers, grammar, after: true, then_free: false };
             return self.engine.lazy(lazy).map(Some).map_err(samplers);
@@ -90,7 +90,7 @@ impl Form<'_> {
     fn tool_grammar(&self, tools: &[Tool]) -> Option<ToolGrammar> {
         let Tools { choice, .. } = &self.turn.tools;
         let control = |text: &str| self.model.control(self.engine.tokenizer(), text);
-        ToolGrammar::new(self.model.markup, tools, choice, self.model.parallel(self.turn), &control)
+        ToolGrammar::new(self.model.caps.markup, tools, choice, self.model.parallel(self.turn), &control)
     }
 
     /// Calls of tools. A tool whose schema cannot be compiled takes any object; it must not take the others down.

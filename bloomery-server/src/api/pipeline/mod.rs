@@ -118,7 +118,7 @@ impl Run {
     fn settings(&self) -> ChatSettings {
         let reasoning = self.turn.reasoning.format;
         ChatSettings {
-            format: self.model.markup.name().to_owned(),
+            format: self.model.caps.markup.name().to_owned(),
             reasoning_format: reasoning.name().to_owned(),
             reasoning_in_content: reasoning.for_stream(self.turn.generation.stream) != reasoning,
             generation_prompt: String::new(),
@@ -149,7 +149,7 @@ impl Run {
 
     /// One object, when all is said.
     async fn whole(&self, mut jobs: Jobs, wire: &dyn Wire) -> Result<Reply, ApiError> {
-        let markers = self.model.markup.markers();
+        let markers = self.model.caps.markup.markers();
         let reading = self.reading(&markers);
         let settings = self.turn.generation.settings(&self.settings(), SettingsForm::Long);
         let mut choices: Vec<(Choice, Option<End>)> =
@@ -182,7 +182,7 @@ impl Run {
         mut wire: Box<dyn Wire>,
         sender: EventsSender,
     ) -> Result<(), ClientGone> {
-        let markers = self.model.markup.markers();
+        let markers = self.model.caps.markup.markers();
         let reading = self.reading(&markers);
         let settings = self.turn.generation.settings(&self.settings(), SettingsForm::Long);
         let mut choices = self.choices();

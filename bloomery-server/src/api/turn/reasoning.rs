@@ -10,8 +10,8 @@ use crate::error::ApiError;
 /// The names of the budget; the first one present counts.
 const BUDGET: [&str; 3] = ["reasoning_budget_tokens", "thinking_budget_tokens", "reasoning_budget"];
 
-/// Names under which templates ask whether to think.
-const SWITCHES: [&str; 2] = ["enable_thinking", "thinking"];
+/// The variable that says whether to think.
+const SWITCH: &str = "enable_thinking";
 
 /// What a request says about thinking.
 #[derive(Debug, Clone)]
@@ -57,8 +57,8 @@ impl Reasoning {
 
 /// The switch among the template's variables. A string would be true in a template, whatever it says.
 fn enable_thinking(app: &App, fields: Fields<'_>) -> Result<Option<bool>, ApiError> {
-    let own = fields.get("chat_template_kwargs").and_then(|kwargs| kwargs.get(SWITCHES[0]));
-    match own.or_else(|| app.options.template_kwargs.get(SWITCHES[0])) {
+    let own = fields.get("chat_template_kwargs").and_then(|kwargs| kwargs.get(SWITCH));
+    match own.or_else(|| app.options.template_kwargs.get(SWITCH)) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::Bool(enabled)) => Ok(Some(*enabled)),
         Some(other) => Err(ApiError::invalid(format!(
@@ -87,8 +87,7 @@ pub(super) fn kwargs(
         None => {}
     }
     if let Some(enabled) = reasoning.enabled {
-        kwargs.insert(SWITCHES[0].to_owned(), json!(enabled));
-        kwargs.entry(SWITCHES[1]).or_insert(json!(enabled));
+        kwargs.insert(SWITCH.to_owned(), json!(enabled));
     }
     match &reasoning.effort {
         Some(effort) => drop(kwargs.insert("reasoning_effort".to_owned(), json!(effort))),

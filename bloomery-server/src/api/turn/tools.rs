@@ -36,7 +36,7 @@ impl Tools {
             if !list.is_empty() {
                 return Err(ApiError::invalid("tools param requires --jinja flag"));
             }
-            if choice != ToolChoice::Auto {
+            if fields.get("tool_choice").and_then(Value::as_str).is_some_and(|choice| choice != "auto") {
                 return Err(ApiError::invalid("tool_choice param requires --jinja flag"));
             }
         }

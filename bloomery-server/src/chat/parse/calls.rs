@@ -3,10 +3,9 @@
 use super::super::markup::{DsmlStyle, Markup};
 use super::super::style::{Layout, TaggedStyle, layout};
 use super::super::tool::Tool;
-use super::input::{Find, Input, Starts, is_name, is_space, starts};
+use super::input::{Find, Input, Starts, Step, is_name, is_space, starts};
 use super::list::ListReader;
 use super::named::NamedReader;
-use super::object::Step;
 use super::sink::Sink;
 use super::tagged::TaggedReader;
 
@@ -27,7 +26,7 @@ enum State {
     Content,
     /// After an opening tag.
     Opened(Opener),
-    Call(Reader),
+    Call(Box<Reader>),
 }
 
 /// What an opening tag is followed by.
@@ -117,9 +116,11 @@ impl Calls {
                 let opener = opener.clone();
                 self.opened(&opener, input)
             }
-            State::Call(Reader::List(reader)) => reader.step(input, &self.tools, sink, more),
-            State::Call(Reader::Named(reader)) => reader.step(input, sink, more),
-            State::Call(Reader::Tagged(reader)) => reader.step(input, &self.tools, sink, more),
+            State::Call(reader) => match reader.as_mut() {
+                Reader::List(reader) => reader.step(input, &self.tools, sink, more),
+                Reader::Named(reader) => reader.step(input, sink, more),
+                Reader::Tagged(reader) => reader.step(input, &self.tools, sink, more),
+            },
         };
         match step {
             Step::More => true,
@@ -175,7 +176,7 @@ impl Calls {
             if let Some(reader) = self.bare(&rest[space..]) {
                 input.record();
                 input.take(space);
-                self.state = State::Call(reader);
+                self.state = State::Call(Box::new(reader));
                 return true;
             }
         }
@@ -253,7 +254,7 @@ impl Calls {
             }
             _ => return Step::Fail,
         };
-        self.state = State::Call(reader);
+        self.state = State::Call(Box::new(reader));
         Step::More
     }
 }

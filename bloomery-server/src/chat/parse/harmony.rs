@@ -1,7 +1,7 @@
 //! Replies in Harmony: messages with a channel and a recipient.
 
-use super::input::{Find, Input, MAX_NAME, Starts, is_name, is_space, starts};
-use super::json::{JsonScan, Scan};
+use super::input::{Find, Input, MAX_NAME, Starts, Step, is_name, is_space, starts};
+use super::json::JsonScan;
 use super::sink::Sink;
 
 /// Ends the head of a message.
@@ -81,30 +81,20 @@ impl Harmony {
                 self.call(name, input, sink)
             }
             State::Arguments(index, scan) => {
-                let (index, mut out, mut read) = (*index, String::new(), 0);
-                let mut next = None;
-                for c in input.rest().chars() {
-                    match scan.feed(c, &mut out) {
-                        Scan::More => read += c.len_utf8(),
-                        Scan::Done => {
-                            read += c.len_utf8();
-                            next = Some(State::After);
-                            break;
-                        }
-                        Scan::Bad | Scan::Past => {
-                            next = Some(State::Content);
-                            break;
-                        }
-                    }
-                }
-                input.take(read);
+                let (index, mut out) = (*index, String::new());
+                let step = scan.read(input, &mut out);
                 sink.arguments(index, &out);
-                let Some(next) = next else { return false };
-                match next {
-                    State::After => sink.end(index),
-                    _ => sink.broken(index, input.recorded()),
+                match step {
+                    Step::Done => {
+                        sink.end(index);
+                        self.state = State::After;
+                    }
+                    Step::Fail => {
+                        sink.broken(index, input.recorded());
+                        self.state = State::Content;
+                    }
+                    Step::More | Step::Wait => return false,
                 }
-                self.state = next;
                 true
             }
             State::After => {

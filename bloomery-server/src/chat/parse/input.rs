@@ -69,6 +69,19 @@ impl Input {
     }
 }
 
+/// How far a reader came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// It read something and can go on.
+    More,
+    /// It needs more text. Where none will come, what it reads was cut.
+    Wait,
+    /// What it reads is complete.
+    Done,
+    /// The text does not fit. What did not fit was not read.
+    Fail,
+}
+
 /// Whether a text begins with a tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Starts {

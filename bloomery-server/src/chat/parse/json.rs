@@ -1,5 +1,7 @@
 //! JSON as it comes, character by character.
 
+use super::input::{Input, Step, is_space};
+
 /// What a character means to a JSON value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scan {
@@ -72,9 +74,30 @@ impl JsonScan {
         self.open.is_empty() && (self.state == State::Done || number)
     }
 
+    /// Reads as much of the value as there is. Done: it is complete.
+    pub(super) fn read(&mut self, input: &mut Input, out: &mut String) -> Step {
+        let (mut read, mut step) = (0, Step::Wait);
+        for c in input.rest().chars() {
+            match self.feed(c, out) {
+                Scan::More => read += c.len_utf8(),
+                Scan::Done => {
+                    read += c.len_utf8();
+                    step = Step::Done;
+                    break;
+                }
+                Scan::Bad | Scan::Past => {
+                    step = Step::Fail;
+                    break;
+                }
+            }
+        }
+        input.take(read);
+        step
+    }
+
     /// Takes the next character and appends to `out` what is certain by now.
     pub(super) fn feed(&mut self, c: char, out: &mut String) -> Scan {
-        let space = super::input::is_space(c);
+        let space = is_space(c);
         match self.state {
             State::Done => return if space { Scan::More } else { Scan::Past },
             State::String => return self.string(c, out),

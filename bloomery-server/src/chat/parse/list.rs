@@ -2,8 +2,8 @@
 
 use super::super::style::JsonStyle;
 use super::super::tool::Tool;
-use super::input::{Input, Starts};
-use super::object::{ObjectReader, Step};
+use super::input::{Input, Starts, Step};
+use super::object::ObjectReader;
 use super::sink::Sink;
 
 #[derive(Debug)]

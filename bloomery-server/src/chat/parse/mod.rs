@@ -60,7 +60,9 @@ impl Default for ParserOptions {
 
 /// Cuts a reply into deltas, as its text comes. How the text is split does not matter for what comes out in all.
 ///
-/// White space between reasoning, content and calls is layout and left out; inside of them everything stays.
+/// White space between reasoning, content and calls is layout and left out; inside of them everything stays, except
+/// that in the strings of JSON raw control characters are escaped, a backslash that escapes nothing is doubled, and half
+/// of a surrogate pair becomes U+FFFD.
 #[derive(Debug)]
 pub struct OutputParser {
     input: Input,

@@ -2,9 +2,8 @@
 
 use super::super::markup::Markup;
 use super::super::style::NamedStyle;
-use super::input::{Input, MAX_NAME, Starts, is_name, is_space};
-use super::json::{JsonScan, Scan};
-use super::object::Step;
+use super::input::{Input, MAX_NAME, Starts, Step, is_name, is_space};
+use super::json::JsonScan;
 use super::sink::Sink;
 
 /// Longest text before the JSON, in bytes.
@@ -57,31 +56,18 @@ impl NamedReader {
             }
             State::Head => self.head(input, sink),
             State::Arguments(scan) => {
-                let (mut out, mut read, mut step) = (String::new(), 0, Step::Wait);
-                for c in input.rest().chars() {
-                    match scan.feed(c, &mut out) {
-                        Scan::More => read += c.len_utf8(),
-                        Scan::Done => {
-                            read += c.len_utf8();
-                            step = Step::More;
-                            break;
-                        }
-                        Scan::Bad | Scan::Past => {
-                            step = Step::Fail;
-                            break;
-                        }
-                    }
-                }
-                input.take(read);
+                let mut out = String::new();
+                let step = scan.read(input, &mut out);
                 let index = self.index.unwrap_or_default();
                 sink.arguments(index, &out);
-                if step == Step::More {
-                    sink.end(index);
-                    self.index = None;
-                    self.state = State::Close;
-                    input.record();
+                if step != Step::Done {
+                    return step;
                 }
-                step
+                sink.end(index);
+                self.index = None;
+                self.state = State::Close;
+                input.record();
+                Step::More
             }
             State::Close => self.close(input),
             State::After => self.after(input, more),

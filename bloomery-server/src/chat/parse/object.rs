@@ -1,22 +1,9 @@
 //! A call that is one JSON object: `{"name": "f", "arguments": {…}}`.
 
 use super::super::tool::Tool;
-use super::input::{Input, MAX_NAME, is_space};
+use super::input::{Input, MAX_NAME, Starts, Step, is_space};
 use super::json::{JsonScan, Scan};
 use super::sink::Sink;
-
-/// How far a reader came.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
-    /// It read something and can go on.
-    More,
-    /// It needs more text. Where none will come, what it reads was cut.
-    Wait,
-    /// What it reads is complete.
-    Done,
-    /// The text does not fit. What did not fit was not read.
-    Fail,
-}
 
 #[derive(Debug)]
 enum State {
@@ -134,10 +121,10 @@ impl ObjectReader {
             State::Null(key) => {
                 let key = *key;
                 return match input.take_tag("null") {
-                    super::input::Starts::Yes if key == Key::Arguments => self.no_arguments(sink),
-                    super::input::Starts::Yes => self.to(State::Next),
-                    super::input::Starts::Maybe => Step::Wait,
-                    super::input::Starts::No => Step::Fail,
+                    Starts::Yes if key == Key::Arguments => self.no_arguments(sink),
+                    Starts::Yes => self.to(State::Next),
+                    Starts::Maybe => Step::Wait,
+                    Starts::No => Step::Fail,
                 };
             }
             State::Value(key) => {
@@ -304,25 +291,11 @@ impl ObjectReader {
     }
 
     fn arguments(&mut self, input: &mut Input, sink: &mut Sink) -> Step {
-        let (mut out, mut read, mut step) = (String::new(), 0, Step::Wait);
-        for c in input.rest().chars() {
-            match self.scan.feed(c, &mut out) {
-                Scan::More => read += c.len_utf8(),
-                Scan::Done => {
-                    read += c.len_utf8();
-                    step = Step::More;
-                    break;
-                }
-                Scan::Bad | Scan::Past => {
-                    step = Step::Fail;
-                    break;
-                }
-            }
-        }
-        input.take(read);
+        let mut out = String::new();
+        let step = self.scan.read(input, &mut out);
         self.send(&out, sink);
-        if step == Step::More {
-            self.state = State::Next;
+        if step == Step::Done {
+            return self.to(State::Next);
         }
         step
     }

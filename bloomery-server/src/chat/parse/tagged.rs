@@ -2,9 +2,8 @@
 
 use super::super::style::TaggedStyle;
 use super::super::tool::Tool;
-use super::input::{Input, MAX_NAME, Starts, is_name, is_space, starts};
-use super::json::{JsonScan, Scan, quoted};
-use super::object::Step;
+use super::input::{Input, MAX_NAME, Starts, Step, is_name, is_space, starts};
+use super::json::{JsonScan, quoted};
 use super::sink::Sink;
 use super::value::{Expect, ValueReader};
 
@@ -20,7 +19,8 @@ enum State {
     Key,
     /// Before a value that has an opening tag.
     Open(String),
-    Value(ValueReader, String),
+    /// In a value. Its key goes out with its first text.
+    Value(ValueReader, Option<String>),
     /// Arguments as one JSON object, which some models write here.
     Json(JsonScan),
     /// After that object.
@@ -91,7 +91,7 @@ impl TaggedReader {
                 match input.take_tag(self.style.value_open) {
                     Starts::Yes => {
                         let expect = Expect::new(self.tool(tools), &key, None);
-                        self.to(State::Value(ValueReader::new(self.style, expect), key))
+                        self.to(State::Value(ValueReader::new(self.style, expect), Some(key)))
                     }
                     Starts::Maybe => {
                         self.state = State::Open(key);
@@ -211,7 +211,7 @@ impl TaggedReader {
         input.take(len);
         if self.style.value_open.is_empty() {
             let expect = Expect::new(self.tool(tools), &key, string);
-            return self.to(State::Value(ValueReader::new(self.style, expect), key));
+            return self.to(State::Value(ValueReader::new(self.style, expect), Some(key)));
         }
         self.to(State::Open(key))
     }
@@ -222,14 +222,10 @@ impl TaggedReader {
         let step = value.step(input, &mut out);
         let index = self.index.unwrap_or_default();
         if !out.is_empty() {
-            if !key.is_empty() || step == Step::Done {
-                // The key goes out with the first text of its value.
-                let key = std::mem::take(key);
-                if !key.is_empty() {
-                    let comma = if self.arguments == 0 { "{" } else { "," };
-                    out = format!("{comma}{}:{out}", quoted(&key));
-                    self.arguments += 1;
-                }
+            if let Some(key) = key.take() {
+                let comma = if self.arguments == 0 { "{" } else { "," };
+                out = format!("{comma}{}:{out}", quoted(&key));
+                self.arguments += 1;
             }
             sink.arguments(index, &out);
         }
@@ -241,27 +237,10 @@ impl TaggedReader {
 
     fn json(&mut self, input: &mut Input, sink: &mut Sink) -> Step {
         let State::Json(scan) = &mut self.state else { return Step::Fail };
-        let (mut out, mut read, mut step) = (String::new(), 0, Step::Wait);
-        for c in input.rest().chars() {
-            match scan.feed(c, &mut out) {
-                Scan::More => read += c.len_utf8(),
-                Scan::Done => {
-                    read += c.len_utf8();
-                    step = Step::More;
-                    break;
-                }
-                Scan::Bad | Scan::Past => {
-                    step = Step::Fail;
-                    break;
-                }
-            }
-        }
-        input.take(read);
+        let mut out = String::new();
+        let step = scan.read(input, &mut out);
         sink.arguments(self.index.unwrap_or_default(), &out);
-        if step == Step::More {
-            self.state = State::Close;
-        }
-        step
+        if step == Step::Done { self.to(State::Close) } else { step }
     }
 
     fn after(&mut self, input: &mut Input, more: bool) -> Step {

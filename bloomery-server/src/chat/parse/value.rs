@@ -5,9 +5,8 @@ use serde_json::Value;
 use super::super::schema::{Kinds, listed, parameter};
 use super::super::style::TaggedStyle;
 use super::super::tool::Tool;
-use super::input::{Input, Starts, is_space, space};
+use super::input::{Input, Starts, Step, is_space, space};
 use super::json::{JsonScan, Scan, escaped, quoted};
-use super::object::Step;
 
 /// What is known about a value before it comes.
 #[derive(Debug, Clone)]
@@ -88,25 +87,13 @@ impl ValueReader {
                 }
             },
             Mode::First => self.first(input, out),
-            Mode::Json(scan) => {
-                let mut read = 0;
-                for c in input.rest().chars() {
-                    match scan.feed(c, out) {
-                        Scan::More => read += c.len_utf8(),
-                        Scan::Done => {
-                            input.take(read + c.len_utf8());
-                            self.mode = Mode::Close;
-                            return Step::More;
-                        }
-                        Scan::Bad | Scan::Past => {
-                            input.take(read);
-                            return Step::Fail;
-                        }
-                    }
+            Mode::Json(scan) => match scan.read(input, out) {
+                Step::Done => {
+                    self.mode = Mode::Close;
+                    Step::More
                 }
-                input.take(read);
-                Step::Wait
-            }
+                step => step,
+            },
             Mode::Close => {
                 input.skip_space();
                 match input.take_tag(self.style.param_close) {

@@ -19,7 +19,7 @@ use crate::http::{Events, Reply, Request, bind};
 use crate::options::HttpOptions;
 
 /// Long enough for anything that is to happen at once, on a machine that does other things too.
-pub(super) const SOON: Duration = Duration::from_millis(1500);
+pub(super) const SOON: Duration = Duration::from_secs(10);
 
 /// What the handlers do and have done.
 #[derive(Debug, Default)]

@@ -31,17 +31,17 @@ async fn the_order_is_preflight_loading_key_prefix_route() {
     let answer = server.exchange(&preflight).await;
     for part in [
         "HTTP/1.1 200 ",
-        "access-control-allow-origin: http://a\r\n",
-        "access-control-allow-credentials: true\r\n",
-        "access-control-allow-methods: GET, POST, DELETE, OPTIONS\r\n",
-        "access-control-allow-headers: *\r\n",
-        "content-type: text/html\r\n",
-        "content-length: 0\r\n",
+        "Access-Control-Allow-Origin: http://a\r\n",
+        "Access-Control-Allow-Credentials: true\r\n",
+        "Access-Control-Allow-Methods: GET, POST, DELETE, OPTIONS\r\n",
+        "Access-Control-Allow-Headers: *\r\n",
+        "Content-Type: text/html\r\n",
+        "Content-Length: 0\r\n",
     ] {
         assert!(answer.contains(part), "{part} is not in {answer}");
     }
     let answer = server.exchange(&get("/nowhere", "")).await;
-    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("retry-after: 1\r\n"), "{answer}");
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("Retry-After: 1\r\n"), "{answer}");
     assert!(
         answer.ends_with(r#"{"error":{"code":503,"message":"Loading model","type":"unavailable_error"}}"#),
         "{answer}"
@@ -74,7 +74,7 @@ async fn the_page_needs_neither_a_model_nor_a_key() {
     for path in ["/llm", "/llm/", "/llm/index.html"] {
         let answer = with.exchange(&get(path, "")).await;
         assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("</html>\n"), "{path}: {answer}");
-        assert!(answer.contains("content-security-policy: default-src 'none'"), "{path}");
+        assert!(answer.contains("Content-Security-Policy: default-src 'none'"), "{path}");
         assert!(without.exchange(&get(path, "")).await.starts_with("HTTP/1.1 503 "), "{path}");
     }
     without.fake.loading.store(false, Ordering::SeqCst);
@@ -86,7 +86,7 @@ async fn head_is_get_without_a_body() {
     let server = Server::start(|_| {}).await;
     let answer = server.exchange(&get("/health", "").replace("GET", "HEAD")).await;
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("\r\n\r\n"), "{answer}");
-    assert!(answer.contains("content-length: 15\r\n"), "{answer}");
+    assert!(answer.contains("Content-Length: 15\r\n"), "{answer}");
     let answer = server.exchange(&get("/echo?a=%20b", "").replace("GET", "HEAD")).await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
 }
@@ -135,7 +135,7 @@ async fn nobody_gets_leave_to_send_what_is_not_wanted() {
             "POST /echo HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999\r\nexpect: 100-continue\r\n\r\n",
         )
         .await;
-    assert!(answer.starts_with("HTTP/1.1 401 ") && answer.contains(CLOSE), "{answer}");
+    assert!(answer.starts_with("HTTP/1.1 401 ") && answer.contains("Connection: close\r\n"), "{answer}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -167,7 +167,7 @@ async fn even_a_body_too_long_to_discard_gets_one() {
     let mut stream = server.connect().await;
     let sent = stream.write_all(post("/echo", 5 << 20).as_bytes()).await;
     let answer = read_all(&mut stream).await;
-    assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains(CLOSE), "{sent:?} {answer}");
+    assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("Connection: close\r\n"), "{sent:?} {answer}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -177,7 +177,7 @@ async fn large_bodies_share_a_budget() {
     first.write_all(&post("/echo", 900 << 10).as_bytes()[..800 << 10]).await.unwrap();
     tokio::time::sleep(Duration::from_millis(200)).await;
     let answer = server.exchange(&closing(&post("/echo", 300 << 10))).await;
-    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("retry-after: 1"), "{answer}");
+    assert!(answer.starts_with("HTTP/1.1 503 ") && answer.contains("Retry-After: 1"), "{answer}");
     assert!(server.exchange(&closing(&post("/echo", 60 << 10))).await.contains("\"bytes\":61440}"));
     first.write_all(&post("/echo", 900 << 10).as_bytes()[800 << 10..]).await.unwrap();
     read_until(&mut first, "\"bytes\":921600}").await;

@@ -13,7 +13,7 @@ async fn stop(server: Server) -> Duration {
     let start = Instant::now();
     let Server { stop, task, .. } = server;
     stop.unwrap().send(()).unwrap();
-    timeout(SOON * 2, task).await.expect("the server has stopped").unwrap();
+    timeout(SOON, task).await.expect("the server has stopped").unwrap();
     start.elapsed()
 }
 

@@ -167,6 +167,7 @@ case("qwen-xml", "<tool_call> is a tag", "<tool_call> is a tag")
 case("glm", "Sure.\n" + glm("typed", ("city", "a"), ("days", "2")) + "\n" + glm("noop"), "Sure.", [["typed", {"city": "a", "days": 2}], ["noop", {}]])
 case("glm", glm("typed", ("city", "a"), ("days", "2"), line="") + glm("noop", line=""), "", [["typed", {"city": "a", "days": 2}], ["noop", {}]])
 case("glm", "the <tool_call> tag, `<tool_call>`", "the <tool_call> tag, `<tool_call>`")
+case("qwen-xml", qwen("typed", ("", "x")), "", [["typed", {"": "x"}]])
 case("glm", "<tool_call>typed\n<arg_key>ci", "", [["typed", ""]])
 case("minimax", '<minimax:tool_call>\n<invoke name="noop">\n</invoke>\n<invoke name="noop">\n</invoke>\n</minimax:tool_call>', "", [["noop", {}], ["noop", {}]])
 
