@@ -82,16 +82,20 @@ fn what_the_server_costs() {
     let total = (STREAMS * CONTEXT).to_string();
     let process = Process::start(&["-np", &STREAMS.to_string(), "-c", &total]);
     // In turns, and the best of each: what else the machine does only ever makes one of them slower.
-    let (mut alone, mut whole) = (0.0_f64, 0.0_f64);
+    let (mut alone, mut whole, mut cost) = (0.0_f64, 0.0_f64, Duration::MAX);
     for _ in 0..4 {
         alone = alone.max(direct(&scheduler));
+        let before = process.serving_time();
         whole = whole.max(served(&process));
+        cost = cost.min(process.serving_time() - before);
     }
-    let each = (1.0 / whole - 1.0 / alone) * 1e6;
+    let cost = cost.as_secs_f64() * 1e6 / (STREAMS * TOKENS) as f64;
     println!(
-        "{STREAMS} streams: {alone:.0} tokens/s from the scheduler, {whole:.0} through HTTP, ratio {:.3}, {each:.1} us a token",
+        "{STREAMS} streams: {alone:.0} tokens/s from the scheduler, {whole:.0} through HTTP, ratio {:.3}; {cost:.1} us of \
+         CPU a token outside the engine",
         whole / alone
     );
-    // A token of a model that is worth serving takes milliseconds; 2 % of five are 100 us.
-    assert!(each < 100.0, "a token costs {each:.0} us on top of the scheduler");
+    // The ratio says little about a model of 14 million parameters on a machine that others use too. CPU time does: a
+    // token of a model that is worth serving takes milliseconds, and 2 % of five are 100 us.
+    assert!(cost < 100.0, "a token costs {cost:.0} us on top of the scheduler");
 }

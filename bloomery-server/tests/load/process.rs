@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -68,6 +69,19 @@ impl Process {
             files: count("fd"),
             threads: count("task"),
         }
+    }
+
+    /// CPU time of the threads that are not the engine's: connections, requests, replies.
+    pub(crate) fn serving_time(&self) -> Duration {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        let time = |folder: PathBuf| {
+            let read = |name| fs::read_to_string(folder.join(name));
+            // A thread may end between the listing and the reading.
+            let (Ok(name), Ok(times)) = (read("comm"), read("schedstat")) else { return 0 };
+            let ours = !name.starts_with("bloomery-");
+            times.split(' ').next().filter(|_| ours).and_then(|time| time.parse().ok()).unwrap_or(0)
+        };
+        Duration::from_nanos(threads.map(|thread| time(thread.unwrap().path())).sum())
     }
 
     /// Sends SIGTERM and waits for the exit code.
