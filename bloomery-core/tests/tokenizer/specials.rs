@@ -1,6 +1,6 @@
 //! Special tokens, the ends of a generation, BOS and EOS, and vocabularies that are refused.
 
-use bloomery_core::tokenizer::{Specials, TokenKind, Tokenizer, TokenizerError, Vocabulary};
+use bloomery_core::tokenizer::{Fim, Specials, TokenKind, Tokenizer, TokenizerError, Vocabulary};
 use bloomery_gguf::{Metadata, Value};
 
 use crate::tables::{Qwen3, qwen3, small, spm};
@@ -62,6 +62,22 @@ fn text_never_merges_into_a_control_token() {
     };
     let tokenizer = Tokenizer::new(&vocabulary).unwrap();
     assert_eq!(tokenizer.encode("en", Specials::AsText).unwrap(), [0, 1]);
+}
+
+#[test]
+fn tokens_around_a_gap() {
+    let qwen = qwen3();
+    let fim = qwen.fim();
+    let found =
+        [fim.prefix, fim.suffix, fim.middle, fim.repository, fim.separator].map(|id| qwen.piece(id.unwrap()));
+    let wanted = ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|repo_name|>", "<|file_sep|>"];
+    assert_eq!(found, wanted.map(Some));
+    assert_eq!(spm().fim(), Fim::default());
+    // What the file names counts more than what the vocabulary looks like.
+    let more = [("<|fim_prefix|>", TokenKind::Control), ("<x>", TokenKind::Control)];
+    let named = small(&more, &[], |vocabulary| vocabulary.fim.prefix = Some(257)).unwrap();
+    assert_eq!((named.fim().prefix, named.piece(257)), (Some(257), Some("<x>")));
+    assert!(small(&more, &[], |vocabulary| vocabulary.fim.middle = Some(999)).is_err());
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bloomery_core::tokenizer::{Fim, Specials};
+use bloomery_core::tokenizer::{Fim, Specials, Tokenizer};
 use serde_json::{Map, Value};
 
 use super::completion::run;
@@ -54,31 +54,56 @@ async fn layout(app: &Arc<App>, marks: &Marks, body: &Map<String, Value>) -> Res
     };
     let prompt = fields.string("prompt")?.unwrap_or_default().to_owned();
     let extra = extra(fields)?;
-    let mut prefix = around("input_prefix").await?;
-    let mut suffix = around("input_suffix").await?;
-    let prompt = encode(app, prompt, false, Specials::Parse).await?;
-
-    let context = app.context();
-    let window = WINDOW.min(context);
-    prefix.drain(..prefix.len().saturating_sub(window / 4 * 3));
-    suffix.truncate((window / 4).saturating_sub(2 + prompt.len()));
-    prefix.insert(0, marks.prefix);
-    prefix.extend(prompt);
-    suffix.insert(0, marks.suffix);
-    let tokenizer = app.engine.tokenizer();
-    let mut gap: Vec<u32> = tokenizer.bos().filter(|_| tokenizer.adds_bos()).into_iter().collect();
-    gap.extend(if app.options.spm_infill { [suffix, prefix] } else { [prefix, suffix] }.concat());
-    gap.push(marks.middle);
-
     let budget = app.options.params.max_tokens.unwrap_or(0);
     let wanted = fields.first(&["n_predict", "max_completion_tokens", "max_tokens"]);
     let wanted = wanted.map(|name| fields.integer(name, -1..=i64::from(i32::MAX))).transpose()?.flatten();
-    let answer = wanted.and_then(|wanted| usize::try_from(wanted).ok()).unwrap_or(budget).max(1);
-    let room = context.saturating_sub(window + 2 * budget).min(context.saturating_sub(gap.len() + answer));
-    let mut tokens = extra_files(app, marks.fim, extra).await?;
-    tokens.drain(..tokens.len().saturating_sub(room));
-    tokens.extend(gap);
-    Ok(tokens)
+    let gap = Gap {
+        prefix: around("input_prefix").await?,
+        suffix: around("input_suffix").await?,
+        prompt: encode(app, prompt, false, Specials::Parse).await?,
+        bos: Some(app.engine.tokenizer()).filter(|tokenizer| tokenizer.adds_bos()).and_then(Tokenizer::bos),
+        suffix_first: app.options.spm_infill,
+        context: app.context(),
+        budget,
+        answer: wanted.and_then(|wanted| usize::try_from(wanted).ok()).unwrap_or(budget).max(1),
+    };
+    Ok(gap.lay_out(marks, extra_files(app, marks.fim, extra).await?))
+}
+
+/// A text with a gap, in tokens, and the room there is for it.
+struct Gap {
+    prefix: Vec<u32>,
+    suffix: Vec<u32>,
+    /// How the filling begins.
+    prompt: Vec<u32>,
+    bos: Option<u32>,
+    suffix_first: bool,
+    context: usize,
+    /// Tokens of an answer that the server was started with.
+    budget: usize,
+    /// Tokens of this answer.
+    answer: usize,
+}
+
+impl Gap {
+    /// The prompt. Of the text the parts nearest to the gap are kept, of other files the last ones. How much of those
+    /// does not depend on the text, so that they stay known while it is being written.
+    fn lay_out(mut self, marks: &Marks, mut files: Vec<u32>) -> Vec<u32> {
+        // Three tokens are the marks.
+        let window = WINDOW.min(self.context.saturating_sub(3 + self.answer.min(self.context / 4)));
+        self.prefix.drain(..self.prefix.len().saturating_sub(window / 4 * 3));
+        self.suffix.truncate((window / 4).saturating_sub(2 + self.prompt.len()));
+        let before = [vec![marks.prefix], self.prefix, self.prompt].concat();
+        let after = [vec![marks.suffix], self.suffix].concat();
+        let mut gap = Vec::from_iter(self.bos);
+        gap.extend(if self.suffix_first { [after, before] } else { [before, after] }.concat());
+        gap.push(marks.middle);
+        let room = self.context.saturating_sub(window + 2 * self.budget);
+        let room = room.min(self.context.saturating_sub(gap.len() + self.answer));
+        files.drain(..files.len().saturating_sub(room));
+        files.extend(gap);
+        files
+    }
 }
 
 /// Names and texts of other files.
@@ -116,4 +141,51 @@ async fn extra_files(app: &Arc<App>, fim: Fim, extra: Vec<(String, String)>) -> 
         tokens.extend(text("filename\n".to_owned()).await?);
     }
     Ok(tokens)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MARKS: Marks = Marks {
+        prefix: 1,
+        suffix: 2,
+        middle: 3,
+        fim: Fim { prefix: None, suffix: None, middle: None, repository: None, separator: None },
+    };
+
+    fn gap(prefix: usize, suffix: usize) -> Gap {
+        Gap {
+            prefix: (1000..).take(prefix).collect(),
+            suffix: (5000..).take(suffix).collect(),
+            prompt: vec![7],
+            bos: None,
+            suffix_first: false,
+            context: 8192,
+            budget: 0,
+            answer: 1,
+        }
+    }
+
+    #[test]
+    fn the_order_of_the_parts() {
+        assert_eq!(gap(2, 1).lay_out(&MARKS, vec![90, 91]), [90, 91, 1, 1000, 1001, 7, 2, 5000, 3]);
+        let other = Gap { bos: Some(0), suffix_first: true, ..gap(1, 1) };
+        assert_eq!(other.lay_out(&MARKS, vec![90]), [90, 0, 2, 5000, 1, 1000, 7, 3]);
+    }
+
+    #[test]
+    fn what_is_nearest_is_kept() {
+        let tokens = gap(4000, 4000).lay_out(&MARKS, vec![]);
+        assert_eq!(tokens.len(), 1536 + 512 - 3 + 1 + 3);
+        assert_eq!((tokens[1], tokens[1536], tokens[1537]), (1000 + 4000 - 1536, 4999, 7));
+        assert_eq!(tokens[tokens.len() - 2], 5000 + 512 - 3 - 1);
+        let files: Vec<u32> = (10_000..30_000).collect();
+        let short = gap(1, 1).lay_out(&MARKS, files.clone());
+        assert_eq!((short[0], short.len()), (30_000 - (8192 - 2048), 8192 - 2048 + 6));
+        let long = gap(4000, 4000).lay_out(&MARKS, files.clone());
+        assert!(long.len() < 8192 && long[0] - short[0] < 8);
+        let tight = Gap { context: 64, answer: 20, ..gap(100, 100) }.lay_out(&MARKS, files);
+        assert!(tight.len() <= 64);
+    }
 }

@@ -114,7 +114,7 @@ fn case_042_043_134_the_end_of_the_context() {
 fn case_044_058_059_openai_completions() {
     let server = Server::start(&["-c", "128", "-np", "1"]);
     let body = json!({"model": "any", "prompt": PROMPT, "max_tokens": 4096, "temperature": 0,
-        "logit_bias": {"1": false}, "ignore_eos": true});
+        "cache_prompt": false, "ignore_eos": true});
     let whole = server.ok("/v1/completions", body.clone());
     assert_eq!(whole["choices"][0]["finish_reason"], "length");
     assert_eq!(whole["model"], "bloomery-demo");
@@ -269,7 +269,7 @@ fn case_055_056_057_060_fields() {
         assert!(answer.status == 400 && answer.error().contains(name), "{}", answer.body);
     }
     assert_eq!(server.ok("/completion", greedy(json!({"top_p": 7})))["generation_settings"]["top_p"], 1.0);
-    let plain = server.ok("/completion", greedy(json!({})));
+    let plain = server.ok("/completion", greedy(json!({"repeat_penalty": 1.0})));
     let only = json!({"samplers": ["top_k"], "top_k": 1, "temperature": 2.0});
     assert_eq!(text(&server.ok("/completion", greedy(only))), text(&plain));
     for body in ["", "[1]", "{\"prompt\": \"x\"", "{\"prompt\":\"\u{7f}\\ud83d\",\"n_predict\":1}"] {

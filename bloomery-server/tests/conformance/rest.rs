@@ -50,41 +50,49 @@ fn case_116_infill_needs_its_tokens() {
     }
 }
 
+/// Asks after a long common beginning.
+fn ask(server: &Server, tail: &str, slot: usize) -> Value {
+    let common = "The fox sat by the river and looked at the water. ".repeat(6);
+    let body = json!({"prompt": common + tail, "n_predict": 4, "temperature": 0, "id_slot": slot});
+    server.ok("/completion", body)
+}
+
 #[test]
-fn case_121_122_slots_in_files() {
+fn case_121_a_slot_in_a_file() {
     let directory = directory("case_121");
     let path = directory.join("slots");
     let server = Server::start(&["-np", "2", "--slot-save-path", path.to_str().unwrap()]);
-    let common = "The fox sat by the river and looked at the water. ".repeat(6);
-    let ask = |tail: &str, slot: usize| {
-        server.ok(
-            "/completion",
-            json!({"prompt": format!("{common}{tail}"), "n_predict": 4, "temperature": 0,
-            "id_slot": slot}),
-        )
-    };
-    let first = ask("It was cold.", 1);
+    let first = ask(&server, "It was cold.", 1);
     assert_eq!(number(&first, "cache_n"), 0);
     let saved = server.ok("/slots/1?action=save", json!({"filename": "one.bin"}));
     assert_eq!(saved["n_saved"], first["tokens_cached"]);
     assert_eq!(saved["n_written"], fs::metadata(path.join("one.bin")).unwrap().len());
     assert!(saved["timings"]["save_ms"].as_f64().unwrap() > 0.0);
-    let other = ask("He slept.", 1);
-    assert!(number(&other, "cache_n") > 0);
-    for slot in 0..2 {
-        server.ok(&format!("/slots/{slot}?action=erase"), json!({}));
-    }
-    let again = ask("It was cold.", 1);
-    assert_eq!(number(&again, "prompt_n"), again["tokens_evaluated"].as_u64().unwrap());
-    for slot in 0..2 {
-        server.ok(&format!("/slots/{slot}?action=erase"), json!({}));
-    }
+    let other = ask(&server, "He slept.", 1);
+    assert!(number(&other, "prompt_n") < 12, "{}", other["timings"]);
+    drop(server);
+
+    let server = Server::start(&["-np", "2", "--slot-save-path", path.to_str().unwrap()]);
     let restored = server.ok("/slots/0?action=restore", json!({"filename": "one.bin"}));
     assert_eq!(restored["n_restored"], saved["n_saved"]);
     assert_eq!(restored["n_read"], saved["n_written"]);
-    let tail = ask("He slept.", 0);
+    let tail = ask(&server, "He slept.", 0);
     assert!(number(&tail, "cache_n") > 60 && number(&tail, "prompt_n") < 12, "{}", tail["timings"]);
     assert_eq!(tail["content"], other["content"]);
+    assert_eq!(ask(&server, "It was cold.", 1)["content"], first["content"]);
+}
+
+#[test]
+fn case_122_an_erased_slot() {
+    let directory = directory("case_122");
+    let server = Server::start(&["--slot-save-path", directory.to_str().unwrap()]);
+    let first = ask(&server, "It was cold.", 0);
+    assert!(number(&ask(&server, "It was cold.", 0), "cache_n") > 0);
+    let erased = server.ok("/slots/0?action=erase", json!({}));
+    assert_eq!(erased["n_erased"], first["tokens_cached"]);
+    let again = ask(&server, "It was cold.", 0);
+    assert_eq!((number(&again, "cache_n"), number(&again, "prompt_n")), (0, number(&first, "prompt_n")));
+    assert_eq!(again["content"], first["content"]);
 }
 
 #[test]

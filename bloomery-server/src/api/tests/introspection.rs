@@ -51,7 +51,8 @@ async fn slots_before_and_after() {
     let bare = |id| json!({"id": id, "n_ctx": 1024, "speculative": false, "is_processing": false});
     assert_eq!(value, json!([bare(0), bare(1)]));
     ok(&app, "/completion", json!({"prompt": "A", "n_predict": 3, "id_slot": 1})).await;
-    let value = idle(&app).await;
+    busy(&app, 0).await;
+    let (_, value) = get(&app, "/slots").await;
     let slot = &value[1];
     let wanted = "id n_ctx speculative is_processing id_task n_prompt_tokens n_prompt_tokens_processed \
         n_prompt_tokens_cache params next_token";
@@ -64,23 +65,13 @@ async fn slots_before_and_after() {
     assert_eq!(get(&off, "/slots").await.0, 501);
 }
 
-/// The slots when all are idle: the scheduler says so a moment after the answer.
-async fn idle(app: &Arc<App>) -> Value {
-    loop {
-        let (_, value) = get(app, "/slots").await;
-        if value.as_array().unwrap().iter().all(|slot| slot["is_processing"] == false) {
-            return value;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
-    }
-}
-
 #[tokio::test]
 async fn no_slot_is_idle() {
     let app = serve(1, |_| {});
     assert_eq!(get(&app, "/slots?fail_on_no_slot=1").await.0, 200);
     let body = json!({"prompt": "A", "n_predict": -1, "ignore_eos": true, "stream": true});
     let running = answer(&app, request(Method::POST, "/completion", body.to_string())).await;
+    busy(&app, 1).await;
     let (status, value) = get(&app, "/slots?fail_on_no_slot=1").await;
     assert_eq!((status, &value["error"]["type"]), (503, &json!("unavailable_error")));
     assert_eq!(get(&app, "/slots").await.1[0]["is_processing"], true);
@@ -98,7 +89,7 @@ async fn metrics_sum_up_the_timings() {
         cached += of("cache_n");
         predicted += of("predicted_n");
     }
-    idle(&app).await;
+    busy(&app, 0).await;
     let page = get(&app, "/metrics").await.1;
     let page = page.as_str().unwrap();
     for (name, kind) in [

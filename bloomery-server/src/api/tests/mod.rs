@@ -95,3 +95,12 @@ fn text(value: &Value) -> &str {
 fn keys(value: &Value) -> Vec<&str> {
     value.as_object().unwrap().keys().map(String::as_str).collect()
 }
+
+/// Waits until so many slots are busy: the scheduler says so a moment after it is so.
+async fn busy(app: &App, slots: usize) {
+    let start = std::time::Instant::now();
+    while app.scheduler.status().busy() != slots {
+        assert!(start.elapsed().as_secs() < 2, "{:?}", app.scheduler.status());
+        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+    }
+}

@@ -1,5 +1,6 @@
 //! `/completion`.
 
+use bloomery_core::scheduler::Event;
 use serde_json::{Value, json};
 
 use super::*;
@@ -305,11 +306,32 @@ async fn dropping_a_stream_frees_the_slot() {
     let app = serve(1, |_| {});
     let body = greedy(json!({"n_predict": -1, "ignore_eos": true, "stream": true}));
     let reply = answer(&app, request(Method::POST, "/completion", body.to_string())).await;
-    assert_eq!(app.scheduler.status().busy(), 1);
+    busy(&app, 1).await;
     drop(reply);
-    let start = std::time::Instant::now();
-    while app.scheduler.status().busy() > 0 {
-        assert!(start.elapsed().as_secs() < 2, "the slot is still busy");
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
+    busy(&app, 0).await;
+}
+
+#[tokio::test]
+async fn a_silent_stream_gets_comments_and_a_closed_one_says_so() {
+    use crate::api::generation::Generation;
+    use crate::api::jobs::Jobs;
+    use crate::api::outlet::Outlet;
+    use crate::http::{ClientGone, Events};
+    let app = serve(1, |_| {});
+    let body = greedy(json!({"n_predict": -1, "ignore_eos": true, "stream": true}));
+    let running = answer(&app, request(Method::POST, "/completion", body.to_string())).await;
+    let generation = Generation::read(&app, body.as_object().unwrap()).unwrap();
+    let mut waiting = Jobs::submit(&app, vec![vec![10]], &generation, Vec::new(), Value::Null).unwrap();
+    let (sender, mut events) = Events::channel();
+    let mut outlet = Outlet::new(sender, Some(std::time::Duration::from_millis(5)));
+    let read = async {
+        for _ in 0..3 {
+            assert_eq!(events.frame().await.unwrap().unwrap().into_data().unwrap(), ":\n\n");
+        }
+        drop(events);
+    };
+    let (next, ()) = tokio::join!(outlet.next(&mut waiting), read);
+    assert_eq!(next.map(|_| ()), Err(ClientGone));
+    drop(running);
+    assert!(matches!(waiting.next().await, Some((0, Event::Started { .. }))));
 }
