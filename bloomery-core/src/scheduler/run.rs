@@ -128,7 +128,8 @@ impl Run {
         let before = session.len();
         let known = session.adopt(&self.tokens)?;
         if self.progress.generated == 0 {
-            self.progress.cached += known.saturating_sub(before);
+            let most = self.job.prompt.len() - self.progress.prompt;
+            self.progress.cached = (self.progress.cached + known.saturating_sub(before)).min(most);
         }
         Ok(())
     }
@@ -192,12 +193,14 @@ impl Run {
         self.params().max_tokens.map(|most| most.saturating_sub(self.progress.generated))
     }
 
-    /// Takes in a step that computed `fed` tokens of this job; `logits` are those after the last token when that was
-    /// among them, or the hidden states of all `fed` tokens. Returns whether the job has ended.
-    pub(super) fn advance(&mut self, engine: &Engine, fed: usize, logits: &[f32]) -> bool {
+    /// Takes in a step that computed tokens of this job; `logits` are those after the last token when that was
+    /// among them, or the hidden states of all of them. Returns whether the job has ended.
+    pub(super) fn advance(&mut self, engine: &Engine, logits: &[f32]) -> bool {
         let prompt = self.progress.generated == 0;
         if prompt {
-            self.progress.prompt += fed;
+            // After a preemption some of it is computed again, and counts once.
+            let computed = self.known().saturating_sub(self.progress.cached);
+            self.progress.prompt = self.progress.prompt.max(computed);
             self.progress.prompt_time = self.since_start();
             self.job.sink.send(Event::Prompt(self.progress));
         }

@@ -305,7 +305,7 @@ impl Worker {
     fn advance(&mut self, share: &Share, logits: &[f32]) {
         let Some(run) = &mut self.slots[share.slot].run else { return };
         let before = run.progress;
-        let ended = run.advance(&self.engine, share.rows, logits);
+        let ended = run.advance(&self.engine, logits);
         run.publish();
         let (now, held) = (run.progress, run.tokens.len());
         if ended {

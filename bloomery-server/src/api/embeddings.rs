@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use bloomery_core::scheduler::{Event, Job, Pooling};
 use bloomery_core::tokenizer::Specials;
+use bloomery_core::{EngineError, Params};
 use serde_json::{Map, Value, json};
 
 use super::fields::{self, Fields, field_error};
@@ -12,6 +14,7 @@ use super::prompt::Prompts;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::http::{Reply, Request};
+use crate::stream::JobStream;
 
 /// In OpenAI's form, unless the request has llama-server's `content`.
 pub(super) async fn openai(app: &Arc<App>, request: &Request) -> Result<Reply, ApiError> {
@@ -123,10 +126,26 @@ impl Input {
     }
 }
 
-/// The rows of each text.
-async fn hidden_states(app: &Arc<App>, _prompts: Vec<Vec<u32>>) -> Result<Vec<Vec<Vec<f32>>>, ApiError> {
-    let architecture = &app.engine.model().architecture;
-    Err(ApiError::not_supported(format!("there are no embeddings of the architecture `{architecture}`")))
+/// The rows of each text: the mean of its tokens' hidden states.
+async fn hidden_states(app: &Arc<App>, prompts: Vec<Vec<u32>>) -> Result<Vec<Vec<Vec<f32>>>, ApiError> {
+    let width = app.engine.model().hidden;
+    let mut texts = Vec::with_capacity(prompts.len());
+    for prompt in prompts {
+        let mut job = JobStream::submit(&app.scheduler, |sink| Job {
+            embed: Some(Pooling::Mean),
+            ..Job::new(prompt, Params::default(), sink)
+        })?;
+        let rows = loop {
+            match job.next().await {
+                Some(Event::Embedding(rows)) => break rows,
+                Some(Event::Failed(error)) => return Err(error.into()),
+                Some(_) => {}
+                None => return Err(EngineError::Stopped.into()),
+            }
+        };
+        texts.push(rows.chunks_exact(width).map(<[f32]>::to_vec).collect());
+    }
+    Ok(texts)
 }
 
 /// Divides by a norm: -1 is none, 0 scales to 16-bit integers, 1 is the sum, 2 Euclid's, and so on.

@@ -4,6 +4,7 @@ use std::fmt::{Display, Write};
 use std::sync::PoisonError;
 use std::time::{Duration, UNIX_EPOCH};
 
+use bloomery_core::PrefixStats;
 use bloomery_core::scheduler::Counters;
 use hyper::StatusCode;
 
@@ -28,6 +29,7 @@ pub(super) fn metrics(app: &App) -> Result<Reply, ApiError> {
     page.gauge("requests_deferred", "Requests that wait for a slot", status.waiting);
     let per_step = ratio(now.busy_slots as f64, now.steps as f64);
     page.gauge("n_busy_slots_per_decode", "Slots that take part in a step, on average", per_step);
+    cache(&mut page, &app.engine.prefix_stats());
     let started = app.started.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let reply = Reply::whole(StatusCode::OK, "text/plain; version=0.0.4", page.0);
     Ok(reply.with_header("Process-Start-Time-Unix", started.to_string()))
@@ -68,6 +70,19 @@ fn gauges(page: &mut Page, now: &Counters, before: &Counters) {
     let predicted =
         rate((now.generated_tokens, before.generated_tokens), (now.generate_time, before.generate_time));
     page.gauge("predicted_tokens_seconds", "Generated tokens per second since the last look", predicted);
+}
+
+fn cache(page: &mut Page, stats: &PrefixStats) {
+    let used = stats.total_pages.saturating_sub(stats.free_pages);
+    let share = ratio(used as f64, stats.total_pages as f64);
+    page.gauge("kv_cache_usage_ratio", "Share of the key/value pages that hold something", share);
+    page.gauge("kv_cache_pages", "Key/value pages that hold something", used);
+    page.gauge("prefix_pages", "Pages that hold beginnings known to all requests", stats.resident_pages);
+    page.gauge("prefix_parked_bytes", "Bytes of pages in host memory", stats.parked_bytes.0);
+    page.counter("prefix_tokens_total", "Tokens that requests found known", stats.served_tokens);
+    page.counter("prefix_evicted_pages_total", "Pages that had to make room", stats.evicted);
+    page.counter("prefix_restored_pages_total", "Parked pages that were brought back", stats.restored);
+    page.counter("prefix_dropped_pages_total", "Pages that were forgotten for lack of room", stats.dropped);
 }
 
 fn seconds(time: Duration) -> f64 {

@@ -108,6 +108,9 @@ async fn metrics_sum_up_the_timings() {
         ("requests_processing", "gauge"),
         ("requests_deferred", "gauge"),
         ("n_busy_slots_per_decode", "gauge"),
+        ("kv_cache_usage_ratio", "gauge"),
+        ("prefix_pages", "gauge"),
+        ("prefix_tokens_total", "counter"),
     ] {
         assert!(page.contains(&format!("# HELP llamacpp:{name} ")), "{name}");
         assert!(page.contains(&format!("# TYPE llamacpp:{name} {kind}\nllamacpp:{name} ")), "{name}");

@@ -64,3 +64,28 @@ async fn what_there_is_not() {
     assert_eq!(post(&app, "/lora-adapters", &json!({})).await.0, 400);
     assert_eq!(post(&app, "/lora-adapters", &json!([{"id": 0, "scale": 1}])).await.0, 400);
 }
+
+#[tokio::test]
+async fn embeddings() {
+    let app = serve(2, |options| options.embeddings = true);
+    let body = json!({"input": ["hello", "a fox", [1, 2, 3]], "model": "m"});
+    let value = ok(&app, "/v1/embeddings", body.clone()).await;
+    assert_eq!(keys(&value), ["model", "object", "usage", "data"]);
+    assert_eq!(value["usage"]["prompt_tokens"], value["usage"]["total_tokens"]);
+    let floats =
+        |value: &Value| value.as_array().unwrap().iter().map(|v| v.as_f64().unwrap()).collect::<Vec<_>>();
+    for entry in value["data"].as_array().unwrap() {
+        let row = floats(&entry["embedding"]);
+        assert_eq!(row.len(), 256);
+        assert!((row.iter().map(|v| v * v).sum::<f64>() - 1.0).abs() < 1e-5);
+    }
+    let native = ok(&app, "/embeddings", json!({"input": "hello"})).await;
+    assert_eq!(native[0]["embedding"][0], value["data"][0]["embedding"]);
+    for (name, wrong) in [("input", json!([])), ("input", json!("")), ("encoding_format", json!("x"))] {
+        let mut body = body.clone();
+        body[name] = wrong;
+        assert_eq!(post(&app, "/v1/embeddings", &body).await.0, 400);
+    }
+    let (status, value) = post(&app, "/v1/embeddings", &json!({"input": vec![1; 1025]})).await;
+    assert!(status == 400 && value["error"]["message"].as_str().unwrap().contains("too large"), "{value}");
+}
