@@ -167,7 +167,10 @@ async fn even_a_body_too_long_to_discard_gets_one() {
     let mut stream = server.connect().await;
     let sent = stream.write_all(post("/echo", 5 << 20).as_bytes()).await;
     let answer = read_all(&mut stream).await;
-    assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("Connection: close\r\n"), "{sent:?} {answer}");
+    assert!(
+        answer.starts_with("HTTP/1.1 413 ") && answer.contains("Connection: close\r\n"),
+        "{sent:?} {answer}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
