@@ -9,6 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bloomery_core::chat::ChatTemplate;
+use bloomery_core::constrain::Grammar;
 use bloomery_core::scheduler::Scheduler;
 use bloomery_core::{HostFacts, Isa, Progress};
 use tokio::sync::{oneshot, watch};
@@ -196,6 +197,10 @@ pub fn load(settings: Settings) -> Result<App, Failure> {
     };
     let mut serve = settings.serve.clone();
     serve.params = settings.params(engine.default_params())?;
+    // The first grammar of an engine needs the token trie, half a second for 150,000 tokens.
+    if let Err(error) = engine.constraint(&Grammar::json_object()) {
+        tracing::warn!("requests with grammars will be refused: {error}");
+    }
     let scheduler = Scheduler::new(engine, settings.engine.scheduler())?;
     Ok(App::new(scheduler, serve, template)?)
 }

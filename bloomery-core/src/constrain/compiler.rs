@@ -35,8 +35,6 @@ pub(super) struct Shared {
     pub(super) vocab: usize,
     /// Tokens that end a generation, a bit each.
     pub(super) ends: Vec<u32>,
-    /// Those, and tokens of nothing but spaces.
-    pub(super) blank: Vec<u32>,
     /// Tokens by the first byte of what they render as.
     pub(super) by_first: Vec<Vec<u32>>,
 }
@@ -62,7 +60,6 @@ struct Compiled {
     pristine: TokenParser,
     /// Its automaton has seen other texts of this grammar.
     warm: Mutex<TokenParser>,
-    trim: bool,
 }
 
 impl Compiler {
@@ -102,7 +99,7 @@ impl Compiler {
     /// A text under `grammar`, at its beginning.
     pub(super) fn matching(&self, grammar: &Grammar) -> Result<Matching, GrammarError> {
         let compiled = self.grammars.get(grammar, || on_deep_stack(|| self.compile(grammar.source())))?;
-        Ok(Matching::new(compiled.parser(), Arc::clone(&self.shared), compiled.trim))
+        Ok(Matching::new(compiled.parser(), Arc::clone(&self.shared)))
     }
 
     /// Finds any of `texts`. With `held`, no token ends the generation before.
@@ -119,7 +116,6 @@ impl Compiler {
             Source::Regex(text) => ("regular expression", TopLevelGrammar::from_regex(bounded(text)?)),
             Source::Lark(text) => ("grammar", lark::compile(bounded(text)?)?),
         };
-        let trim = matches!(source, Source::Schema { .. } | Source::TooDeep { .. });
         let mut pristine = self
             .factory
             .create_parser(grammar)
@@ -130,7 +126,7 @@ impl Compiler {
         let begun = begun.unwrap_or_else(|_| Ok(()));
         begun.map_err(|_| GrammarError::Unusable { kind, message: "no text fits it".to_owned() })?;
         let warm = Mutex::new(pristine.deep_clone());
-        Ok(Arc::new(Compiled { pristine, warm, trim }))
+        Ok(Arc::new(Compiled { pristine, warm }))
     }
 }
 
@@ -151,7 +147,8 @@ impl Compiled {
 /// What a mask and a grammar may cost. Descriptions come from requests.
 pub(super) fn limits() -> ParserLimits {
     ParserLimits {
-        // Grammars of single characters need one item for each of them: half a second for all of 250 000 tokens.
+        // A grammar of single characters needs some for every byte of every token it allows: 15 ms a mask with 150 000
+        // tokens.
         step_max_items: 500_000,
         // 1 to 2 KB each.
         max_lexer_states: 50_000,

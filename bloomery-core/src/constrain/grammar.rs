@@ -86,8 +86,10 @@ impl Grammar {
         Grammar::new(Source::Regex(text.into()))
     }
 
-    /// A grammar in the Lark dialect of `llguidance`, beginning with the rule `start`. `<[7]>` is the token 7. Every
-    /// schema embedded with `%json` is treated as by [`lenient`](Self::lenient), except that `{}` is any value there.
+    /// A grammar in the Lark dialect of `llguidance`, beginning with the rule `start`. `<[7]>` is the token 7, `<name>`
+    /// a control token; a token that is text, such as a user-defined one, is written as that text. Every schema
+    /// embedded with `%json` is treated as by [`lenient`](Self::lenient), except that `{}` is any value there. No space
+    /// stands before or after its value.
     #[must_use]
     pub fn lark(text: impl Into<String>) -> Grammar {
         Grammar::new(Source::Lark(text.into()))

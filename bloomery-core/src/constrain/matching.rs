@@ -16,14 +16,12 @@ use super::{Constraint, ConstraintError, Next};
 pub(super) struct Matching {
     parser: TokenParser,
     shared: Arc<Shared>,
-    /// A text that may end here and could only go on with spaces ends here.
-    trim: bool,
     mask: SimpleVob,
 }
 
 impl Matching {
-    pub(super) fn new(parser: TokenParser, shared: Arc<Shared>, trim: bool) -> Matching {
-        Matching { parser, shared, trim, mask: SimpleVob::new() }
+    pub(super) fn new(parser: TokenParser, shared: Arc<Shared>) -> Matching {
+        Matching { parser, shared, mask: SimpleVob::new() }
     }
 
     /// Takes text before any token.
@@ -52,11 +50,8 @@ impl Constraint for Matching {
             Ok(parser.is_accepting())
         })?;
         let words = &self.mask.as_slice()[..self.shared.words()];
-        if may_end {
-            let idle = if self.trim { &self.shared.blank } else { &self.shared.ends };
-            if words.iter().zip(idle).all(|(word, idle)| word & !idle == 0) {
-                return Ok(Next::End);
-            }
+        if may_end && words.iter().zip(&self.shared.ends).all(|(word, ends)| word & !ends == 0) {
+            return Ok(Next::End);
         }
         Ok(only(words).map_or(Next::Among(words), Next::Only))
     }

@@ -17,7 +17,7 @@ use crate::tokenizer::{Specials, Tokenizer};
 #[derive(Debug)]
 pub struct Thinking {
     /// What begins the thoughts, if the reply may open with it; `None` if the prompt ended with it. A reply that
-    /// begins with anything else has no thoughts.
+    /// begins with anything else has no thoughts; before free text, space does not count.
     pub start: Option<String>,
     /// What ends them, such as `</think>`.
     pub end: String,
@@ -166,7 +166,14 @@ impl Thought {
             Stage::Opening { otherwise, .. } => otherwise,
             _ => None,
         };
-        let bytes = self.tokenizer.token_bytes(token, true);
+        let mut bytes = self.tokenizer.token_bytes(token, true);
+        if self.then.is_none() && matched == 0 {
+            bytes = bytes.trim_ascii_start();
+            if bytes.is_empty() {
+                self.opened(0, None);
+                return Ok(());
+            }
+        }
         let thinks = !bytes.is_empty() && self.start[matched..].starts_with(bytes);
         let Some(then) = &mut self.then else {
             if thinks {

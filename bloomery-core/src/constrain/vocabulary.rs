@@ -34,19 +34,13 @@ impl Vocabulary {
     pub(super) fn shared(&self) -> Shared {
         let vocab = self.trie.vocab_size();
         let ends = mask(vocab, ends(&self.tokenizer, vocab).into_iter());
-        let spaces = |id: &u32| {
-            let bytes = self.trie.token(*id);
-            !bytes.is_empty() && bytes.iter().all(|byte| b" \t\r\n".contains(byte))
-        };
-        let mut blank = mask(vocab, (0..vocab as u32).filter(spaces));
-        blank.iter_mut().zip(&ends).for_each(|(word, end)| *word |= end);
         let mut by_first = vec![Vec::new(); 256];
         for id in 0..vocab as u32 {
             if let Some(&first) = self.tokenizer.token_bytes(id, true).first() {
                 by_first[usize::from(first)].push(id);
             }
         }
-        Shared { vocab, ends, blank, by_first }
+        Shared { vocab, ends, by_first }
     }
 
     pub(super) fn env(self) -> TokEnv {

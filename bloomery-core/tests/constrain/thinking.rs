@@ -165,6 +165,7 @@ fn thoughts_may_be_opened_or_not() {
     write(free.as_mut(), "An answer <think> without");
     assert_eq!(free.next(), Ok(Next::Any));
     let mut free = thinking(Some("<think>"), Some(0), "", None);
+    write(free.as_mut(), "\n\n");
     write(free.as_mut(), "<think>");
     assert_eq!(forced(free.as_mut()), "</think>");
 }

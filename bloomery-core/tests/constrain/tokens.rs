@@ -62,7 +62,7 @@ fn the_end_is_allowed_where_the_text_may_end() {
 }
 
 #[test]
-fn an_answer_that_can_only_go_on_with_spaces_has_ended() {
+fn a_complete_value_ends_without_space() {
     let mut object = constraint(&Grammar::json_object());
     ids("{}").into_iter().for_each(|id| object.accept(id).expect("an object"));
     assert_eq!(object.next(), Ok(Next::End));

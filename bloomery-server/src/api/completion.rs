@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bloomery_core::scheduler::Event;
+use bloomery_core::scheduler::{Event, Progress};
 use bloomery_core::tokenizer::Specials;
 use serde_json::{Map, Value};
 
@@ -122,7 +122,7 @@ impl Work {
         let mut answers = vec![Answer::default(); jobs.len()];
         while let Some((index, event)) = outlet.next(&mut jobs).await? {
             let answer = &mut answers[index];
-            let chunk = self.chunk(&jobs, index, &event, answer, probs.as_ref());
+            let chunk = self.chunk(&jobs, index, &event, probs.as_ref());
             let ended = matches!(event, Event::Done(_));
             if let Err(error) = answer.take(event, None) {
                 return outlet.data(&error.body()).await;
@@ -137,19 +137,18 @@ impl Work {
         Ok(())
     }
 
-    /// What a stream says of an event; `answer` is what was said before it.
+    /// What a stream says of an event.
     fn chunk(
         &self,
         jobs: &Jobs,
         index: usize,
         event: &Event,
-        answer: &Answer,
         probs: Option<&Probs<'_>>,
     ) -> Option<Map<String, Value>> {
         let native = self.native();
         match event {
             Event::Started { .. } | Event::Prompt(_) => {
-                let progress = self.progress(event, answer)?;
+                let progress = self.progress(event)?;
                 let total = jobs.prompt(index).len();
                 let mut chunk = native.chunk(jobs, index, "", None, &progress);
                 chunk.insert("prompt_progress".to_owned(), prompt_progress(&progress, total));
@@ -173,19 +172,12 @@ impl Work {
     }
 
     /// The progress that an event stands for, where the client wants to know of it.
-    pub(super) fn progress(
-        &self,
-        event: &Event,
-        answer: &Answer,
-    ) -> Option<bloomery_core::scheduler::Progress> {
-        let before = answer.progress;
+    pub(super) fn progress(&self, event: &Event) -> Option<Progress> {
         match *event {
-            _ if !self.generation.return_progress => None,
-            Event::Started { cached, .. } => {
-                Some(bloomery_core::scheduler::Progress { cached, ..Default::default() })
-            }
-            Event::Prompt(now) => (now.cached + now.prompt > before.cached + before.prompt).then_some(now),
+            Event::Started { cached, .. } => Some(Progress { cached, ..Progress::default() }),
+            Event::Prompt(progress) => Some(progress),
             _ => None,
         }
+        .filter(|_| self.generation.return_progress)
     }
 }

@@ -83,7 +83,7 @@ impl Text {
         let (mut usage, mut left) = (Usage::default(), jobs.len());
         while let Some((index, event)) = outlet.next(&mut jobs).await? {
             let answer = &mut answers[index];
-            if let Some(chunk) = self.chunk(&jobs, index, &event, answer) {
+            if let Some(chunk) = self.chunk(&jobs, index, &event) {
                 outlet.data(&Value::Object(chunk)).await?;
             }
             let ended = matches!(event, Event::Done(_));
@@ -99,10 +99,10 @@ impl Text {
         outlet.raw("data: [DONE]\n\n".to_owned()).await
     }
 
-    /// What a stream says of an event; `answer` is what was said before it.
-    fn chunk(&self, jobs: &Jobs, index: usize, event: &Event, answer: &Answer) -> Option<Map<String, Value>> {
+    /// What a stream says of an event.
+    fn chunk(&self, jobs: &Jobs, index: usize, event: &Event) -> Option<Map<String, Value>> {
         let (text, logprobs, progress) = match event {
-            Event::Started { .. } | Event::Prompt(_) => ("", Value::Null, self.work.progress(event, answer)?),
+            Event::Started { .. } | Event::Prompt(_) => ("", Value::Null, self.work.progress(event)?),
             Event::Token(token) => {
                 let probs = self.work.probs().map(|probs| json!({"content": [probs.entry(&token.sampled)]}));
                 (token.text.as_str(), probs.unwrap_or_default(), token.progress)

@@ -1,8 +1,10 @@
 //! Whole conversations as agents hold them: a call that is forced, its result, an answer in words.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
-use super::support::{THINKER, assembled, ok, post, serve, stream};
+use super::support::{THINKER, assembled, leave, ok, post, serve, stream};
 
 fn weather() -> Value {
     json!({
@@ -239,6 +241,31 @@ async fn codex() {
                     post(&app, path, json!({"input": "x", "previous_response_id": response["id"]})).await;
                 assert_eq!(status, 400, "{error}");
             }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_ends_its_jobs() {
+    let app = serve(None, |_| {});
+    let endless = json!({
+        "messages": [{"role": "user", "content": "Go on."}], "max_tokens": -1, "ignore_eos": true, "n": 2,
+        "max_output_tokens": 900, "input": "Go on.",
+    });
+    let mut cancelled = 0;
+    for path in ["/v1/chat/completions", "/v1/messages", "/v1/responses"] {
+        for streamed in [true, false] {
+            let mut body = endless.clone();
+            body["stream"] = json!(streamed);
+            let answered = leave(&app, path, body).await;
+            let start = Instant::now();
+            let mut status = app.scheduler.status();
+            while status.busy() > 0 || (status.counters.cancelled == cancelled && !answered) {
+                assert!(start.elapsed() < Duration::from_secs(2), "{path} {streamed}: {status:?}");
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                status = app.scheduler.status();
+            }
+            cancelled = status.counters.cancelled;
         }
     }
 }

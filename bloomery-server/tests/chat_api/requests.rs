@@ -132,3 +132,60 @@ async fn system_messages_may_stand_anywhere() {
     let answer = ok(&app, "/apply-template", body(json!({"messages": messages}))).await;
     assert_eq!(answer["prompt"], "[system: a\n\nb][user: c][assistant: d][user: e]");
 }
+
+/// The templates of models that write calls in different ways.
+fn templates() -> Vec<(String, String)> {
+    let directory =
+        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../bloomery-core/tests/data/chat/templates");
+    let mut all: Vec<(String, String)> = std::fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .map(|path| {
+            (path.file_name().unwrap().to_str().unwrap().to_owned(), std::fs::read_to_string(&path).unwrap())
+        })
+        .collect();
+    all.sort();
+    assert!(all.len() > 8);
+    all
+}
+
+#[tokio::test]
+async fn every_template_can_be_called_through() {
+    for (name, source) in templates() {
+        let app = serve(Some(&source), |_| {});
+        let forced = body(json!({
+            "tools": [tool("g")], "parallel_tool_calls": false, "max_tokens": 150,
+            "tool_choice": {"type": "function", "function": {"name": "g"}},
+        }));
+        let answer = ok(&app, CHAT, forced.clone()).await;
+        let message = answer["choices"][0]["message"].clone();
+        assert_eq!(answer["choices"][0]["finish_reason"], "tool_calls", "{name}: {message}");
+        let call = &message["tool_calls"][0];
+        assert_eq!(call["function"]["name"], "g", "{name}");
+        let arguments: Value = call["function"]["arguments"].as_str().unwrap().parse().unwrap();
+        assert_eq!(arguments, json!({"a": 1}), "{name}");
+        let (streamed, reason, _) = assembled(&stream(&app, CHAT, forced).await);
+        assert_eq!(reason, "tool_calls", "{name}: {streamed}");
+        assert_eq!(streamed["tool_calls"][0]["function"], call["function"], "{name}");
+        let result = json!({"role": "tool", "tool_call_id": call["id"], "content": "the result"});
+        let history = json!([{"role": "user", "content": "Hi"}, message, result]);
+        let next =
+            body(json!({"messages": history, "tools": [tool("g")], "tool_choice": "none", "max_tokens": 4}));
+        let prompt = ok(&app, "/apply-template", next.clone()).await["prompt"].clone();
+        assert!(prompt.as_str().unwrap().contains("the result"), "{name}: {prompt}");
+        let answer = ok(&app, CHAT, next).await;
+        assert!(answer["choices"][0]["message"].get("tool_calls").is_none(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn every_template_keeps_to_a_schema() {
+    let format = json!({"type": "json_schema", "json_schema": {"schema": {"const": "said"}}});
+    for (name, source) in templates() {
+        let app = serve(Some(&source), |_| {});
+        let answer = ok(&app, CHAT, body(json!({"response_format": format}))).await;
+        let message = &answer["choices"][0]["message"];
+        assert_eq!(message["content"], "\"said\"", "{name}: {message}");
+        assert_eq!(answer["choices"][0]["finish_reason"], "stop", "{name}");
+    }
+}

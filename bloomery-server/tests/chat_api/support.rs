@@ -1,6 +1,7 @@
 //! A server without sockets on the demo model, under any template.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bloomery_core::chat::ChatTemplate;
 use bloomery_core::scheduler::{Scheduler, SchedulerOptions};
@@ -46,6 +47,25 @@ async fn send(app: &Arc<App>, path: &str, body: String) -> Reply {
         body: body.into(),
     };
     answer(app, request).await
+}
+
+/// Sends a request and goes away as soon as it runs. True: it was answered before that.
+pub(super) async fn leave(app: &Arc<App>, path: &str, body: Value) -> bool {
+    let busy = async {
+        while app.scheduler.status().busy() == 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let reply = send(app, path, body.to_string());
+    if body["stream"] == true {
+        let ReplyBody::Events(mut events) = reply.await.body else { panic!("{path}: no stream") };
+        events.frame().await;
+        return false;
+    }
+    tokio::select! {
+        _ = reply => true,
+        () = busy => false,
+    }
 }
 
 /// Status and JSON of an answer that is no stream.

@@ -8,6 +8,7 @@
 mod automaton;
 mod clash;
 mod class;
+mod cursor;
 mod emit;
 mod lower;
 mod node;

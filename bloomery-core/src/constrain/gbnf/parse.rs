@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::class::Class;
+use super::cursor::Cursor;
 use super::node::{Node, Rules, Tokens};
 use crate::constrain::GrammarError;
 use crate::tokenizer::{Specials, Tokenizer};
@@ -18,24 +19,22 @@ const RULES: usize = 4000;
 pub(super) fn parse(text: &str, tokenizer: &Tokenizer) -> Result<Rules, GrammarError> {
     let chars = text.chars().collect();
     let mut parser = Parser {
-        chars,
-        at: 0,
+        text: Cursor { chars, at: 0 },
         depth: 0,
         rule: String::new(),
         tokenizer,
         names: HashMap::new(),
         rules: Vec::new(),
     };
-    parser.space(true);
-    while parser.peek().is_some() {
+    parser.text.space(true);
+    while parser.text.peek().is_some() {
         parser.definition()?;
     }
     parser.finish()
 }
 
 struct Parser<'a> {
-    chars: Vec<char>,
-    at: usize,
+    text: Cursor,
     depth: usize,
     /// The rule that is being read.
     rule: String,
@@ -56,7 +55,7 @@ impl Parser<'_> {
         let root = self.names.get("root").copied().filter(|&root| self.rules[root].body.is_some());
         let root = root.ok_or(GrammarError::NoRoot)?;
         if let Some(missing) = self.rules.iter().find(|rule| rule.body.is_none()) {
-            let (line, column) = self.position(missing.first_use);
+            let (line, column) = self.text.position(missing.first_use);
             return Err(GrammarError::UndefinedRule { name: missing.name.clone(), line, column });
         }
         let bodies = self.rules.into_iter().filter_map(|rule| Some((rule.name, rule.body?))).collect();
@@ -64,22 +63,22 @@ impl Parser<'_> {
     }
 
     fn definition(&mut self) -> Result<(), GrammarError> {
-        let start = self.at;
-        let name = self.name().ok_or_else(|| self.expected("the name of a rule"))?;
+        let start = self.text.at;
+        let name = self.name().ok_or_else(|| self.text.expected("the name of a rule"))?;
         let rule = self.reference(name.clone(), start)?;
         self.rule = name;
-        self.space(false);
+        self.text.space(false);
         for c in "::=".chars() {
-            if !self.take(c) {
-                return Err(self.expected("`::=`"));
+            if !self.text.take(c) {
+                return Err(self.text.expected("`::=`"));
             }
         }
-        self.space(true);
+        self.text.space(true);
         let body = self.choice(false)?;
-        if self.peek().is_some_and(|c| c != '\r' && c != '\n') {
-            return Err(self.expected("a part of the rule, `|` or the end of the line"));
+        if self.text.peek().is_some_and(|c| c != '\r' && c != '\n') {
+            return Err(self.text.expected("a part of the rule, `|` or the end of the line"));
         }
-        self.space(true);
+        self.text.space(true);
         // llama.cpp lets a later definition of the same rule win.
         self.rules[rule].body = Some(body);
         Ok(())
@@ -88,17 +87,17 @@ impl Parser<'_> {
     fn choice(&mut self, grouped: bool) -> Result<Node, GrammarError> {
         let mut choices = vec![self.sequence(grouped)?];
         loop {
-            let before = self.at;
-            self.space(true);
-            if !self.take('|') {
-                self.at = before;
+            let before = self.text.at;
+            self.text.space(true);
+            if !self.text.take('|') {
+                self.text.at = before;
                 break;
             }
-            self.space(true);
+            self.text.space(true);
             choices.push(self.sequence(grouped)?);
         }
         if grouped {
-            self.space(true);
+            self.text.space(true);
         }
         let alone = if choices.len() == 1 { choices.pop() } else { None };
         Ok(alone.unwrap_or(Node::Choice(choices)))
@@ -106,29 +105,29 @@ impl Parser<'_> {
 
     fn sequence(&mut self, grouped: bool) -> Result<Node, GrammarError> {
         let mut parts: Vec<Node> = Vec::new();
-        while let Some(c) = self.peek() {
+        while let Some(c) = self.text.peek() {
             let part = match c {
-                '"' => self.literal()?,
-                '[' => Node::Class(self.class()?),
+                '"' => self.text.literal()?,
+                '[' => Node::Class(self.text.class()?),
                 '.' => {
-                    self.at += 1;
+                    self.text.at += 1;
                     Node::Class(Class::any())
                 }
                 '(' => self.group()?,
                 '<' | '!' => self.token()?,
                 '*' | '+' | '?' | '{' => {
-                    let part = parts.pop().ok_or_else(|| self.expected("something to repeat"))?;
+                    let part = parts.pop().ok_or_else(|| self.text.expected("something to repeat"))?;
                     self.repeat(part)?
                 }
                 c if is_name(c) => {
-                    let start = self.at;
+                    let start = self.text.at;
                     let name = self.name().unwrap_or_default();
                     Node::Rule(self.reference(name, start)?)
                 }
                 _ => break,
             };
             parts.push(part);
-            self.space(grouped);
+            self.text.space(grouped);
         }
         Ok(Node::Sequence(parts))
     }
@@ -138,93 +137,17 @@ impl Parser<'_> {
             let size = DEEPEST + 1;
             return Err(GrammarError::TooLarge { what: "groups inside each other", size, limit: DEEPEST });
         }
-        self.at += 1;
+        self.text.at += 1;
         self.depth += 1;
-        self.space(true);
+        self.text.space(true);
         let inner = self.choice(true)?;
         self.depth -= 1;
-        if self.take(')') { Ok(inner) } else { Err(self.expected("`)`")) }
-    }
-
-    fn literal(&mut self) -> Result<Node, GrammarError> {
-        self.at += 1;
-        let mut parts = Vec::new();
-        while !self.take('"') {
-            parts.push(Node::Class(Class::one(self.character("`\"`")?)));
-        }
-        Ok(Node::Sequence(parts))
-    }
-
-    fn class(&mut self) -> Result<Class, GrammarError> {
-        self.at += 1;
-        let negated = self.take('^');
-        let mut ranges = Vec::new();
-        while !self.take(']') {
-            let low = self.character("`]`")?;
-            let range = self.peek() == Some('-') && self.chars.get(self.at + 1) != Some(&']');
-            let mut high = low;
-            if range {
-                self.at += 1;
-                let start = self.at;
-                high = self.character("the end of a range")?;
-                if high < low {
-                    self.at = start;
-                    return Err(self.expected(&format!("a character after {low:?}")));
-                }
-            }
-            ranges.push((low, high));
-        }
-        let class = Class::new(ranges);
-        let class = if negated { class.negated() } else { class };
-        if class.is_empty() {
-            self.at -= 1;
-            return Err(self.expected("a character"));
-        }
-        Ok(class)
-    }
-
-    /// One character of a literal or a class.
-    fn character(&mut self, end: &str) -> Result<char, GrammarError> {
-        let Some(c) = self.peek() else { return Err(self.expected(end)) };
-        self.at += 1;
-        if c != '\\' {
-            return Ok(c);
-        }
-        let escape = self.peek();
-        self.at += 1;
-        match escape {
-            Some('x') => self.code(2),
-            Some('u') => self.code(4),
-            Some('U') => self.code(8),
-            Some('t') => Ok('\t'),
-            Some('r') => Ok('\r'),
-            Some('n') => Ok('\n'),
-            Some(c @ ('\\' | '"' | '[' | ']' | '-' | '^')) => Ok(c),
-            _ => {
-                self.at -= 1;
-                Err(self.expected("one of `x`, `u`, `U`, `t`, `r`, `n`, `\\`, `\"`, `[`, `]`, `-`, `^`"))
-            }
-        }
-    }
-
-    fn code(&mut self, digits: usize) -> Result<char, GrammarError> {
-        let start = self.at;
-        let mut code: u32 = 0;
-        for _ in 0..digits {
-            let digit = self.peek().and_then(|c| c.to_digit(16));
-            let digit = digit.ok_or_else(|| self.expected(&format!("{digits} hexadecimal digits")))?;
-            code = code << 4 | digit;
-            self.at += 1;
-        }
-        char::from_u32(code).ok_or_else(|| {
-            self.at = start;
-            self.expected("the code of a character")
-        })
+        if self.text.take(')') { Ok(inner) } else { Err(self.text.expected("`)`")) }
     }
 
     fn repeat(&mut self, part: Node) -> Result<Node, GrammarError> {
-        let sign = self.peek();
-        self.at += 1;
+        let sign = self.text.peek();
+        self.text.at += 1;
         let (least, most) = match sign {
             Some('*') => (0, None),
             Some('+') => (1, None),
@@ -235,36 +158,36 @@ impl Parser<'_> {
     }
 
     fn counts(&mut self) -> Result<(u32, Option<u32>), GrammarError> {
-        self.space(true);
+        self.text.space(true);
         let least = self.count()?;
-        self.space(true);
+        self.text.space(true);
         let mut most = Some(least);
-        if self.take(',') {
-            self.space(true);
-            most = if self.peek().is_some_and(|c| c.is_ascii_digit()) {
-                let start = self.at;
+        if self.text.take(',') {
+            self.text.space(true);
+            most = if self.text.peek().is_some_and(|c| c.is_ascii_digit()) {
+                let start = self.text.at;
                 let most = self.count()?;
                 if most < least {
-                    self.at = start;
-                    return Err(self.expected(&format!("a number from {least}")));
+                    self.text.at = start;
+                    return Err(self.text.expected(&format!("a number from {least}")));
                 }
                 Some(most)
             } else {
                 None
             };
-            self.space(true);
+            self.text.space(true);
         }
-        if self.take('}') { Ok((least, most)) } else { Err(self.expected("`,` or `}`")) }
+        if self.text.take('}') { Ok((least, most)) } else { Err(self.text.expected("`,` or `}`")) }
     }
 
     fn count(&mut self) -> Result<u32, GrammarError> {
-        let start = self.at;
-        while self.peek().is_some_and(|c| c.is_ascii_digit()) {
-            self.at += 1;
+        let start = self.text.at;
+        while self.text.peek().is_some_and(|c| c.is_ascii_digit()) {
+            self.text.at += 1;
         }
-        let digits: String = self.chars[start..self.at].iter().collect();
+        let digits: String = self.text.chars[start..self.text.at].iter().collect();
         if digits.is_empty() {
-            return Err(self.expected("a number"));
+            return Err(self.text.expected("a number"));
         }
         let count = digits.parse().unwrap_or(u64::MAX);
         match u32::try_from(count).ok().filter(|&count| count <= REPEATS) {
@@ -275,17 +198,17 @@ impl Parser<'_> {
 
     /// `<[7]>` or `<name>`, after `!` every other token.
     fn token(&mut self) -> Result<Node, GrammarError> {
-        let negated = self.take('!');
-        let start = self.at;
-        if !self.take('<') {
-            return Err(self.expected("a token in `<>`"));
+        let negated = self.text.take('!');
+        let start = self.text.at;
+        if !self.text.take('<') {
+            return Err(self.text.expected("a token in `<>`"));
         }
-        let id = self.chars[self.at..].iter().position(|&c| c == '>' || c == '\n');
-        self.at += id.unwrap_or(self.chars.len() - self.at);
-        if !self.take('>') {
-            return Err(self.expected("`>`"));
+        let id = self.text.chars[self.text.at..].iter().position(|&c| c == '>' || c == '\n');
+        self.text.at += id.unwrap_or(self.text.chars.len() - self.text.at);
+        if !self.text.take('>') {
+            return Err(self.text.expected("`>`"));
         }
-        let text: String = self.chars[start..self.at].iter().collect();
+        let text: String = self.text.chars[start..self.text.at].iter().collect();
         let number = text.strip_prefix("<[").and_then(|text| text.strip_suffix("]>"));
         let id = match number.map(str::parse::<u32>) {
             Some(id) => id.ok().filter(|&id| (id as usize) < self.tokenizer.vocab_size()),
@@ -295,18 +218,18 @@ impl Parser<'_> {
             },
         };
         let Some(id) = id else {
-            let (line, column) = self.position(start);
+            let (line, column) = self.text.position(start);
             return Err(GrammarError::UnknownToken { token: text, line, column });
         };
         Ok(Node::Tokens(if negated { Tokens::AllBut(id) } else { Tokens::One(id) }))
     }
 
     fn name(&mut self) -> Option<String> {
-        let start = self.at;
-        while self.peek().is_some_and(is_name) {
-            self.at += 1;
+        let start = self.text.at;
+        while self.text.peek().is_some_and(is_name) {
+            self.text.at += 1;
         }
-        (self.at > start).then(|| self.chars[start..self.at].iter().collect())
+        (self.text.at > start).then(|| self.text.chars[start..self.text.at].iter().collect())
     }
 
     fn reference(&mut self, name: String, at: usize) -> Result<usize, GrammarError> {
@@ -322,49 +245,6 @@ impl Parser<'_> {
             rules.push(Named { name: name.clone(), body: None, first_use: at });
             rules.len() - 1
         }))
-    }
-
-    /// Skips blanks and comments, and the ends of lines where a rule may go on after them.
-    fn space(&mut self, lines: bool) {
-        while let Some(c) = self.peek() {
-            match c {
-                '#' => {
-                    while self.peek().is_some_and(|c| c != '\n' && c != '\r') {
-                        self.at += 1;
-                    }
-                }
-                ' ' | '\t' => self.at += 1,
-                '\r' | '\n' if lines => self.at += 1,
-                _ => break,
-            }
-        }
-    }
-
-    fn peek(&self) -> Option<char> {
-        self.chars.get(self.at).copied()
-    }
-
-    fn take(&mut self, c: char) -> bool {
-        let found = self.peek() == Some(c);
-        self.at += usize::from(found);
-        found
-    }
-
-    fn expected(&self, what: &str) -> GrammarError {
-        let (line, column) = self.position(self.at);
-        let found = match self.peek() {
-            None => "the end of the grammar".to_owned(),
-            Some('\n' | '\r') => "the end of the line".to_owned(),
-            Some(c) => format!("`{c}`"),
-        };
-        GrammarError::Syntax { line, column, expected: what.to_owned(), found }
-    }
-
-    fn position(&self, at: usize) -> (usize, usize) {
-        let before = &self.chars[..at.min(self.chars.len())];
-        let line = before.iter().filter(|&&c| c == '\n').count() + 1;
-        let column = before.iter().rev().take_while(|&&c| c != '\n').count() + 1;
-        (line, column)
     }
 }
 

@@ -1,5 +1,7 @@
 //! From JSON schemas to what the grammar engine takes.
 
+mod keywords;
+mod merge;
 mod normalise;
 mod pointer;
 mod soften;
@@ -21,7 +23,7 @@ const SPACE: &str = r"\x20|\x0A{1,2}[\x20\x09]{0,20}";
 pub(super) fn compile(text: &str, lenient: bool) -> Result<TopLevelGrammar, GrammarError> {
     let value: Value = serde_json::from_str(text)
         .map_err(|error| GrammarError::Unusable { kind: "schema", message: error.to_string() })?;
-    let bare = value.as_object().is_some_and(|map| !normalise::constrains(map));
+    let bare = value.as_object().is_some_and(|map| !keywords::constrains(map));
     let mut schema = if bare { json!({}) } else { prepare(&value, lenient)? };
     if schema == json!({}) {
         schema = json!({"type": "object"});

@@ -9,53 +9,10 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
+use super::keywords::{IMPLIED, KEYWORDS, TYPES, bound_integers, brief, count, format, insert};
 use super::pointer;
 use super::soften::fits_string;
 use crate::constrain::GrammarError;
-
-const TYPES: [&str; 7] = ["null", "boolean", "integer", "number", "string", "array", "object"];
-
-/// Keywords that are kept; every other is an annotation, or cannot be said in a grammar.
-const KEYWORDS: [&str; 27] = [
-    "type",
-    "const",
-    "enum",
-    "allOf",
-    "anyOf",
-    "oneOf",
-    "$ref",
-    "properties",
-    "patternProperties",
-    "additionalProperties",
-    "required",
-    "minProperties",
-    "maxProperties",
-    "items",
-    "prefixItems",
-    "additionalItems",
-    "minItems",
-    "maxItems",
-    "minLength",
-    "maxLength",
-    "pattern",
-    "format",
-    "minimum",
-    "maximum",
-    "exclusiveMinimum",
-    "exclusiveMaximum",
-    "multipleOf",
-];
-
-/// Keywords that a type follows from, the first one first.
-const IMPLIED: [(&str, &[&str]); 4] = [
-    ("object", &["properties", "patternProperties", "additionalProperties", "required"]),
-    ("array", &["items", "prefixItems", "minItems", "maxItems"]),
-    ("string", &["pattern", "format", "minLength", "maxLength"]),
-    ("number", &["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"]),
-];
-
-const FORMATS: [&str; 10] =
-    ["date", "time", "date-time", "duration", "uuid", "email", "hostname", "ipv4", "ipv6", "uri"];
 
 /// Schemas inside a schema, after which it is refused.
 const MOST: usize = 10_000;
@@ -65,17 +22,9 @@ const PROPERTIES: usize = 1500;
 const TRIALS: usize = 150;
 /// A longer text does not fit any context, so a bound beyond is none.
 const UNBOUNDED: u64 = 1_000_000;
-/// Integers without bounds end here, near what 64 bits hold: a model does not write digits for ever.
-const INTEGERS: i64 = 9_000_000_000_000_000_000;
-
-/// Whether a schema says anything about values.
-pub(super) fn constrains(map: &Map<String, Value>) -> bool {
-    map.keys().any(|key| KEYWORDS.contains(&key.as_str()))
-}
-
 /// Rewrites one schema.
 pub(super) struct Normaliser<'a> {
-    root: &'a Value,
+    pub(super) root: &'a Value,
     lenient: bool,
     path: Vec<String>,
     /// Targets of references, each twice if it is also used as an open part.
@@ -109,7 +58,7 @@ impl<'a> Normaliser<'a> {
     }
 
     /// A schema inside; in a lenient reading what is wrong with it stays inside.
-    fn child(&mut self, schema: &'a Value, open: bool) -> Result<Value, GrammarError> {
+    pub(super) fn child(&mut self, schema: &'a Value, open: bool) -> Result<Value, GrammarError> {
         let depth = self.path.len();
         let child = self.schema(schema, open);
         self.path.truncate(depth);
@@ -257,7 +206,7 @@ impl<'a> Normaliser<'a> {
         Ok(Value::Object(out))
     }
 
-    fn bounded(&self, size: usize) -> Result<(), GrammarError> {
+    pub(super) fn bounded(&self, size: usize) -> Result<(), GrammarError> {
         match size {
             size if size > PROPERTIES => {
                 Err(GrammarError::TooLarge { what: "properties of one object", size, limit: PROPERTIES })
@@ -279,65 +228,6 @@ impl<'a> Normaliser<'a> {
             self.targets.len() - 1
         });
         Ok(Value::from(format!("#/$defs/r{index}")))
-    }
-
-    /// `allOf` of plain objects as the one object that it describes, so that it can be closed.
-    fn merged(&mut self, map: &'a Map<String, Value>, open: bool) -> Result<Option<Value>, GrammarError> {
-        let mut parts = Vec::new();
-        if open || !map.contains_key("allOf") || !self.plain_parts(map, &mut parts, 0) {
-            return Ok(None);
-        }
-        let mut properties: Map<String, Value> = Map::new();
-        let mut required: Vec<Value> = Vec::new();
-        for part in parts {
-            for (name, schema) in part.get("properties").and_then(Value::as_object).into_iter().flatten() {
-                let schema = self.child(schema, false)?;
-                let both = match properties.shift_remove(name) {
-                    Some(other) if other != schema => json!({"allOf": [other, schema]}),
-                    _ => schema,
-                };
-                properties.insert(name.clone(), both);
-            }
-            required.extend(part.get("required").and_then(Value::as_array).into_iter().flatten().cloned());
-        }
-        required.retain(Value::is_string);
-        self.bounded(properties.len())?;
-        Ok(Some(json!({
-            "type": "object", "properties": properties, "required": required, "additionalProperties": false,
-        })))
-    }
-
-    /// The objects that `map` is all of, if they are nothing but properties.
-    fn plain_parts(
-        &self,
-        map: &'a Map<String, Value>,
-        parts: &mut Vec<&'a Map<String, Value>>,
-        depth: usize,
-    ) -> bool {
-        const PLAIN: [&str; 5] = ["type", "properties", "required", "allOf", "$ref"];
-        let other = |key: &str| KEYWORDS.contains(&key) && !PLAIN.contains(&key);
-        if depth > 8 || parts.len() > 64 || map.keys().any(|key| other(key)) {
-            return false;
-        }
-        if map.get("type").is_some_and(|types| types != "object") {
-            return false;
-        }
-        if let Some(reference) = map.get("$ref") {
-            let target = reference.as_str().and_then(|text| pointer::resolve(self.root, text));
-            let Some(target) = target.and_then(Value::as_object) else { return false };
-            if !self.plain_parts(target, parts, depth + 1) {
-                return false;
-            }
-        }
-        if map.contains_key("properties") || map.contains_key("required") {
-            parts.push(map);
-        } else if !map.contains_key("allOf") && !map.contains_key("$ref") {
-            return false;
-        }
-        let list = map.get("allOf").and_then(Value::as_array);
-        list.into_iter()
-            .flatten()
-            .all(|part| part.as_object().is_some_and(|part| self.plain_parts(part, parts, depth + 1)))
     }
 
     fn types(&self, map: &Map<String, Value>) -> Result<Option<Value>, GrammarError> {
@@ -414,64 +304,5 @@ impl<'a> Normaliser<'a> {
 
     fn wrong(&self, message: &str) -> GrammarError {
         GrammarError::Schema { path: self.place(), message: message.to_owned() }
-    }
-}
-
-/// Adds a keyword; a second list of alternatives has to hold as well.
-fn insert(out: &mut Map<String, Value>, key: &str, value: Value) {
-    match (key, out.contains_key(key)) {
-        ("anyOf", true) => {
-            let all = out.entry("allOf").or_insert_with(|| json!([]));
-            if let Some(all) = all.as_array_mut() {
-                all.push(json!({"anyOf": value}));
-            }
-        }
-        ("allOf", true) => {
-            if let (Some(all), Value::Array(more)) = (out[key].as_array_mut(), value) {
-                all.extend(more);
-            }
-        }
-        _ => {
-            out.insert(key.to_owned(), value);
-        }
-    }
-}
-
-fn bound_integers(out: &mut Map<String, Value>) {
-    let types = out.get("type").cloned().unwrap_or_default();
-    let has =
-        |name: &str| types == name || types.as_array().is_some_and(|list| list.iter().any(|it| it == name));
-    if !has("integer") || has("number") || out.contains_key("multipleOf") {
-        return;
-    }
-    for (bound, other, value) in
-        [("minimum", "exclusiveMinimum", -INTEGERS), ("maximum", "exclusiveMaximum", INTEGERS)]
-    {
-        if !out.contains_key(other) {
-            out.entry(bound).or_insert(Value::from(value));
-        }
-    }
-}
-
-/// A format that is known, by the name that it is known by.
-fn format(value: &Value) -> Option<&'static str> {
-    let name = value.as_str()?;
-    let uuid = matches!(name, "uuid1" | "uuid2" | "uuid3" | "uuid4" | "uuid5");
-    FORMATS.into_iter().find(|known| *known == name || (uuid && *known == "uuid"))
-}
-
-/// A count, also if it is written as `3.0`.
-fn count(value: &Value) -> Option<u64> {
-    let whole =
-        |number: f64| (number.fract() == 0.0 && (0.0..1e18).contains(&number)).then_some(number as u64);
-    value.as_u64().or_else(|| value.as_f64().and_then(whole))
-}
-
-/// A value for a message.
-fn brief(value: &Value) -> String {
-    match value {
-        Value::Array(_) => "a list".to_owned(),
-        Value::Object(_) => "an object".to_owned(),
-        other => crate::constrain::compiler::first_line(&other.to_string()),
     }
 }

@@ -25,6 +25,9 @@ pub(super) struct Form<'a> {
 /// Where the answer begins in a reply of [`Markup::Harmony`].
 const FINAL: &str = "<|channel|>final<|message|>";
 
+/// Begins another message of such a reply.
+const NEXT: &str = "<|start|>assistant";
+
 impl Form<'_> {
     /// A constraint for one reply; `None` is a free one.
     pub(super) fn build(&self) -> Result<Option<Box<dyn Constraint>>, ApiError> {
@@ -34,7 +37,12 @@ impl Form<'_> {
             return Ok(then);
         };
         let message = self.turn.reasoning.message.clone().unwrap_or_default();
-        let thinking = Thinking { start, end: think.end.clone(), budget, message, then };
+        let mut end = think.end.clone();
+        if self.model.caps.markup == Markup::Harmony && self.turn.format.is_some() {
+            // The answer is the next message.
+            end.push_str(NEXT);
+        }
+        let thinking = Thinking { start, end, budget, message, then };
         self.engine.thinking(thinking).map(Some).map_err(samplers)
     }
 
@@ -69,9 +77,7 @@ impl Form<'_> {
         };
         let answer = self.engine.constraint(&grammar).map_err(wrong)?;
         if self.model.caps.markup == Markup::Harmony {
-            let triggers = vec![FINAL.to_owned()];
-            let lazy = Lazy { triggers, grammar, after: true, then_free: false };
-            return self.engine.lazy(lazy).map(Some).map_err(samplers);
+            return self.in_final(answer).map(Some);
         }
         match (format, calls) {
             (Grammar::Schema(schema), Some(_)) => {
@@ -85,6 +91,16 @@ impl Form<'_> {
             }
             _ => Ok(Some(answer)),
         }
+    }
+
+    /// An answer that stands in a message of its own, whose head is written first.
+    fn in_final(&self, answer: Box<dyn Constraint>) -> Result<Box<dyn Constraint>, ApiError> {
+        if self.prefix.contains(FINAL) {
+            return Ok(answer);
+        }
+        let (end, budget, then) = (FINAL.to_owned(), Some(0), Some(answer));
+        let head = Thinking { start: None, end, budget, message: String::new(), then };
+        self.engine.thinking(head).map_err(samplers)
     }
 
     fn tool_grammar(&self, tools: &[Tool]) -> Option<ToolGrammar> {

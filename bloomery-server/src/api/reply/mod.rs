@@ -10,7 +10,7 @@ mod openai;
 mod responses;
 mod step;
 #[cfg(test)]
-mod testing;
+mod tests;
 mod usage;
 
 pub(crate) use anthropic::{AnthropicWire, error_body as anthropic_error};

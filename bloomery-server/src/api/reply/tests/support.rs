@@ -5,7 +5,7 @@ use std::time::Duration;
 use bloomery_core::scheduler::Progress;
 use serde_json::Value;
 
-use super::{End, Facts, Finish, Frame, Message, Step, Whole, Wire};
+use super::super::{End, Facts, Finish, Frame, Message, Step, Whole, Wire};
 use crate::chat::Delta;
 
 pub(super) fn facts() -> Facts {
