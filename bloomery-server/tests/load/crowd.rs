@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::alone;
 use crate::client::{check_chat, post};
 use crate::figures::quantile;
 use crate::process::{Holdings, Process};
@@ -105,6 +106,7 @@ fn settled(process: &Process, wanted: impl Fn(Holdings) -> bool, what: &str) -> 
 }
 
 fn crowd(time: Duration) {
+    let _turn = alone();
     let process = Process::start(&["-np", "8", "-c", "8192", "--cache-ram", "8", "--queue-depth", "64"]);
     post(process.address, "/v1/chat/completions", &request(0, 4)).and_then(|reply| reply.finish()).unwrap();
     let before = settled(&process, |_| true, "at the start");

@@ -10,3 +10,11 @@ mod figures;
 mod latency;
 mod overhead;
 mod process;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Tests that measure take turns.
+fn alone() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
