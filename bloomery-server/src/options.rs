@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bloomery_core::Params;
+use bloomery_core::scheduler::Pooling;
 use serde_json::{Map, Value};
 
 /// Sockets, keys and limits.
@@ -106,6 +107,12 @@ pub struct ServeOptions {
     pub props: bool,
     /// Embedding routes.
     pub embeddings: bool,
+    /// What becomes of the hidden states of a text.
+    pub pooling: Pooling,
+    /// The norm that embeddings are divided by; see the field `embd_normalize`.
+    pub embd_normalize: i64,
+    /// Answers show how they came about, as with the field `verbose`.
+    pub verbose: bool,
     /// Where slots are saved.
     pub slot_save_path: Option<PathBuf>,
     /// Silence after which a stream gets a comment.
@@ -148,6 +155,9 @@ impl Default for ServeOptions {
             metrics: false,
             props: false,
             embeddings: false,
+            pooling: Pooling::Mean,
+            embd_normalize: 2,
+            verbose: false,
             slot_save_path: None,
             sse_ping: Some(Duration::from_secs(30)),
             reasoning_format: "auto".to_owned(),

@@ -18,7 +18,7 @@ use crate::stream::JobStream;
 
 /// In OpenAI's form, unless the request has llama-server's `content`.
 pub(super) async fn openai(app: &Arc<App>, request: &Request) -> Result<Reply, ApiError> {
-    let input = Input::read(app, request).await?;
+    let input = Input::read(app, request, false).await?;
     if input.is_native {
         return input.native(app).await;
     }
@@ -36,7 +36,7 @@ pub(super) async fn openai(app: &Arc<App>, request: &Request) -> Result<Reply, A
 
 /// In llama-server's form.
 pub(super) async fn native(app: &Arc<App>, request: &Request) -> Result<Reply, ApiError> {
-    Input::read(app, request).await?.native(app).await
+    Input::read(app, request, true).await?.native(app).await
 }
 
 fn entry(index: usize, vector: &[f32], base64: bool) -> Value {
@@ -71,7 +71,7 @@ struct Input {
 }
 
 impl Input {
-    async fn read(app: &Arc<App>, request: &Request) -> Result<Self, ApiError> {
+    async fn read(app: &Arc<App>, request: &Request, native: bool) -> Result<Self, ApiError> {
         if !app.options.embeddings {
             return Err(ApiError::not_supported(
                 "This server does not support embeddings. Start it with `--embeddings`",
@@ -99,12 +99,20 @@ impl Input {
                 )));
             }
         }
+        let is_native = name == "content" || native;
+        if !is_native && app.options.pooling == Pooling::None {
+            return Err(ApiError::invalid(
+                "Pooling type 'none' is not OAI compatible. Please use a different pooling type",
+            ));
+        }
         Ok(Self {
             prompts,
             model: body.get("model").and_then(Value::as_str).unwrap_or(app.id()).to_owned(),
             base64,
-            norm: fields.integer("embd_normalize", -1..=i64::from(i32::MAX))?.unwrap_or(2),
-            is_native: name == "content",
+            norm: fields
+                .integer("embd_normalize", -1..=i64::from(i32::MAX))?
+                .unwrap_or(app.options.embd_normalize),
+            is_native,
         })
     }
 
@@ -121,18 +129,21 @@ impl Input {
     /// The vectors of each text, brought to the wanted length.
     async fn embed(self, app: &Arc<App>) -> Result<Vec<Vec<Vec<f32>>>, ApiError> {
         let mut texts = hidden_states(app, self.prompts).await?;
-        texts.iter_mut().flatten().for_each(|row| normalise(row, self.norm));
+        // Rows that are not pooled stay as they are.
+        if app.options.pooling != Pooling::None {
+            texts.iter_mut().flatten().for_each(|row| normalise(row, self.norm));
+        }
         Ok(texts)
     }
 }
 
-/// The rows of each text: the mean of its tokens' hidden states.
+/// The rows of each text.
 async fn hidden_states(app: &Arc<App>, prompts: Vec<Vec<u32>>) -> Result<Vec<Vec<Vec<f32>>>, ApiError> {
     let width = app.engine.model().hidden;
     let mut texts = Vec::with_capacity(prompts.len());
     for prompt in prompts {
         let mut job = JobStream::submit(&app.scheduler, |sink| Job {
-            embed: Some(Pooling::Mean),
+            embed: Some(app.options.pooling),
             ..Job::new(prompt, Params::default(), sink)
         })?;
         let rows = loop {

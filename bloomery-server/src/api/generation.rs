@@ -93,7 +93,7 @@ impl Generation {
                 }
                 None => options.sse_ping,
             },
-            verbose: flag("verbose")?,
+            verbose: fields.bool("verbose")?.unwrap_or(options.verbose),
             response_fields: fields.strings("response_fields")?.unwrap_or_default(),
             grammar: grammar(app, fields)?,
             indent: fields.count("n_indent", 0..=MOST as usize)?.unwrap_or(0),

@@ -23,7 +23,7 @@ fn weather() -> Value {
 }
 
 fn forced() -> Value {
-    json!({"tools": [weather()], "tool_choice": {"type": "any", "disable_parallel_tool_use": true}, "max_tokens": 80})
+    json!({"tools": [weather()], "tool_choice": {"type": "any", "disable_parallel_tool_use": true}, "max_tokens": 160})
 }
 
 /// Names and data of all events; each says its name twice.

@@ -1,8 +1,6 @@
 //! The conformance cases of the llama-server API, against the real binary on the demo model.
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
-
 mod anthropic;
 mod chat;
 mod introspection;

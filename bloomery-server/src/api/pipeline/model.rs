@@ -9,7 +9,8 @@ use serde_json::{Map, Value, json};
 
 use crate::api::turn::ChatTurn;
 use crate::chat::{
-    Markup, MessageError, OutputParser, ParserOptions, ReplyStart, TemplateCaps, normalise, template_tools,
+    Markup, MessageError, OutputParser, ParserOptions, ReplyStart, TemplateCaps, ToolChoice, normalise,
+    template_tools,
 };
 use crate::error::{ApiError, ErrorKind};
 
@@ -57,9 +58,10 @@ impl ChatModel {
         variables
     }
 
-    /// Whether a reply may hold several calls.
+    /// Whether a reply may hold several calls. Who names a function wants it called once.
     pub(super) fn parallel(&self, turn: &ChatTurn) -> bool {
-        turn.tools.parallel.unwrap_or(self.caps.parallel_calls)
+        let named = matches!(turn.tools.choice, ToolChoice::Named(_));
+        !named && turn.tools.parallel.unwrap_or(self.caps.parallel_calls)
     }
 
     /// The id of a text that is one control token.

@@ -1,7 +1,8 @@
+use bloomery_core::scheduler::Pooling;
 use serde_json::Value;
 
-use super::EMBEDDINGS;
-use crate::args::flag::{Flag, bare, integer, switch, text, unused_number, unused_word, word};
+use super::RERANKING;
+use crate::args::flag::{Flag, bare, integer, switch, text, word};
 use crate::args::setters::{kwargs, reasoning, template, template_file};
 
 pub(super) static FLAGS: &[Flag] = &[
@@ -59,8 +60,20 @@ pub(super) static FLAGS: &[Flag] = &[
         .refused("answers are always parsed; --reasoning-format none leaves thinking in the content"),
     switch("--spm-infill", |draft, on| draft.serve.spm_infill = on)
         .doc("suffix before prefix in /infill (default: off)"),
-    bare("--embedding --embeddings").env("LLAMA_ARG_EMBEDDINGS").refused(EMBEDDINGS),
-    bare("--rerank --reranking").env("LLAMA_ARG_RERANKING").refused(EMBEDDINGS),
-    unused_word("--pooling", &["none", "mean", "cls", "last", "rank"]).env("LLAMA_ARG_POOLING").ignored(EMBEDDINGS),
-    unused_number("--embd-normalize", "N").ignored(EMBEDDINGS),
+    switch("--embedding --embeddings", |draft, on| draft.serve.embeddings = on)
+        .env("LLAMA_ARG_EMBEDDINGS")
+        .doc("/v1/embeddings: pooled hidden states of the model (default: off)"),
+    word("--pooling", &["none", "mean", "cls", "last"], |draft, value| {
+        draft.serve.pooling = match value {
+            "none" => Pooling::None,
+            "cls" => Pooling::First,
+            "last" => Pooling::Last,
+            _ => Pooling::Mean,
+        };
+    })
+    .env("LLAMA_ARG_POOLING")
+    .doc("what becomes of the hidden states of a text (default: mean)"),
+    integer("--embd-normalize", "N", (-1, i32::MAX as i64), |draft, n| draft.serve.embd_normalize = n)
+        .doc("-1: none, 0: to 16-bit integers, 1: sum, 2: Euclid's length, p: p-norm (default: 2)"),
+    bare("--rerank --reranking").env("LLAMA_ARG_RERANKING").refused(RERANKING),
 ];

@@ -7,9 +7,10 @@ pub(super) static FLAGS: &[Flag] = &[
     switch("-v --verbose --log-verbose", |draft, on| {
         if on {
             draft.logs.verbosity = i64::MAX;
+            draft.serve.verbose = true;
         }
     })
-    .doc("log everything"),
+    .doc("log everything, and show in answers how they came about"),
     integer("-lv --verbosity --log-verbosity", "N", (0, i64::MAX), |draft, n| draft.logs.verbosity = n)
         .env("LLAMA_ARG_LOG_VERBOSITY")
         .doc("0 and 1: errors, 2: warnings, 3: requests and generations, 4: details, 5: everything (default: 3)"),

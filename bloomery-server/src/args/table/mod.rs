@@ -46,4 +46,4 @@ const CPU: &str = "this build computes on the CPU only";
 const DRAFTS: &str = "speculative decoding is not in this release";
 const MEDIA: &str = "images, audio and video are not in this release";
 const INTERNALS: &str = "it tunes internals that this engine does not have";
-const EMBEDDINGS: &str = "embeddings and reranking are not in this release";
+const RERANKING: &str = "reranking is not in this release";
