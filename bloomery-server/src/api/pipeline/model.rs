@@ -14,6 +14,9 @@ use crate::chat::{
 };
 use crate::error::{ApiError, ErrorKind};
 
+/// Today, under the names and in the forms that templates of Llama 3 and of its children read. llama-server sets the same.
+const DATES: [(&str, &str); 2] = [("date_string", "%d %b %Y"), ("datetime", "%b %d %Y")];
+
 /// A chat template, and what it can lay out.
 #[derive(Debug, Clone)]
 pub(crate) struct ChatModel {
@@ -54,6 +57,10 @@ impl ChatModel {
         let enabled = turn.reasoning.enabled.unwrap_or(true);
         for switch in &self.caps.thinking_switches {
             variables.entry(*switch).or_insert(json!(enabled));
+        }
+        let today = jiff::ZonedDateTime::now();
+        for (name, format) in DATES {
+            variables.entry(name).or_insert_with(|| json!(today.strftime(format).to_string()));
         }
         variables
     }
