@@ -2,4 +2,10 @@
 //!
 //! This is the one crate of the workspace that may use `unsafe`; every block names the fact that makes it sound.
 
+#[cfg(feature = "cuda")]
+#[cfg_attr(not(test), expect(dead_code, reason = "the kernels use it all"))]
+#[expect(unreachable_pub, reason = "the kernels see it from another package")]
+mod abi;
 pub mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;

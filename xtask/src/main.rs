@@ -1,18 +1,33 @@
-//! Project tasks: `cargo xtask lint` checks the tree for what neither rustc nor clippy can know.
+//! Project tasks: `cargo xtask lint` checks the tree for what neither rustc nor clippy can know, `cargo xtask ptx` makes
+//! the GPU kernels' PTX.
 #![forbid(unsafe_code)]
 
 mod lint;
+mod ptx;
 
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-const USAGE: &str =
-    "usage: cargo xtask lint    checks the rules of the tree; exit status 1 when one is broken";
+const USAGE: &str = "\
+usage: cargo xtask lint                    checks the rules of the tree; exit status 1 when one is broken
+       cargo xtask ptx [--rustc PATH]      builds the GPU kernels and writes the manifest
+       cargo xtask ptx --check             fails when sources and PTX differ; builds again where the compiler is there
+       cargo xtask ptx --assemble PTXAS    registers of every kernel; fails on spills and local memory";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
-    match (arguments.next().as_deref(), arguments.next()) {
+    let command = arguments.next();
+    if command.as_deref() == Some("ptx") {
+        return ptx::run(root(), arguments).map_or_else(
+            |error| {
+                let _ = writeln!(io::stderr(), "{error}");
+                ExitCode::FAILURE
+            },
+            |()| ExitCode::SUCCESS,
+        );
+    }
+    match (command.as_deref(), arguments.next()) {
         (Some("lint"), folder) => lint(folder.as_deref()).unwrap_or_else(|error| {
             let _ = writeln!(io::stderr(), "lint: {error}");
             ExitCode::from(2)
@@ -28,9 +43,13 @@ fn main() -> ExitCode {
     }
 }
 
+/// The workspace.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."))
+}
+
 fn lint(folder: Option<&str>) -> io::Result<ExitCode> {
-    let here = || Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
-    let tree = lint::Tree::read(folder.map_or_else(here, Path::new))?;
+    let tree = lint::Tree::read(folder.map_or_else(|| root(), Path::new))?;
     let findings = lint::run(&tree);
     let mut out = io::stdout().lock();
     for finding in &findings {

@@ -29,7 +29,7 @@ mod scratch;
 mod shared;
 mod split;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 pub use activation::Activation;
 pub use aligned::Aligned;

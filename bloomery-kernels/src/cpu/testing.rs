@@ -7,14 +7,14 @@ use bloomery_gguf::Format;
 use super::{Cpu, Isa, Numerics, Pool};
 
 /// Reproducible pseudo-random values (splitmix64).
-pub(super) struct Rng(u64);
+pub(crate) struct Rng(u64);
 
 impl Rng {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -22,28 +22,28 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    pub(super) fn below(&mut self, limit: usize) -> usize {
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
         (self.next() % limit as u64) as usize
     }
 
     /// Uniform in [0, 1).
-    pub(super) fn unit(&mut self) -> f64 {
+    pub(crate) fn unit(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// Roughly normal: the sum of four uniform values, scaled to variance 1.
-    pub(super) fn normal(&mut self) -> f32 {
+    pub(crate) fn normal(&mut self) -> f32 {
         let sum: f64 = (0..4).map(|_| self.unit()).sum();
         ((sum - 2.0) * 3.0_f64.sqrt()) as f32
     }
 
-    pub(super) fn normals(&mut self, count: usize) -> Vec<f32> {
+    pub(crate) fn normals(&mut self, count: usize) -> Vec<f32> {
         (0..count).map(|_| self.normal()).collect()
     }
 }
 
 /// Every available instruction set with 1 and 3 threads, the scalar definition with one thread first.
-pub(super) fn cpus() -> Vec<Cpu> {
+pub(crate) fn cpus() -> Vec<Cpu> {
     let pair = |isa| {
         [1, 3].map(|threads| Cpu::new(Pool::new(NonZeroUsize::new(threads).unwrap()), isa, Numerics::Fast))
     };
@@ -51,7 +51,7 @@ pub(super) fn cpus() -> Vec<Cpu> {
 }
 
 /// Random blocks of `format` with small finite scales: `values` values.
-pub(super) fn weights(format: Format, values: usize, seed: u64) -> Vec<u8> {
+pub(crate) fn weights(format: Format, values: usize, seed: u64) -> Vec<u8> {
     let mut rng = Rng::new(seed);
     let blocks = values / format.block_len();
     if let Format::F32 | Format::F16 | Format::BF16 = format {
@@ -81,6 +81,6 @@ pub(super) fn weights(format: Format, values: usize, seed: u64) -> Vec<u8> {
 }
 
 /// The bits of floats, for comparisons that must be exact.
-pub(super) fn bits(values: &[f32]) -> Vec<u32> {
+pub(crate) fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
 }

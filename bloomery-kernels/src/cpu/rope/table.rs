@@ -125,6 +125,12 @@ impl RopeTable {
         self.turns.len().checked_div(2 * self.half).unwrap_or(usize::MAX)
     }
 
+    /// Cosines and sines of the pairs of row `row`.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "cards are given tables"))]
+    pub(crate) fn turns(&self, row: usize) -> (&[f32], &[f32]) {
+        self.turns[row * 2 * self.half..(row + 1) * 2 * self.half].split_at(self.half)
+    }
+
     /// Turns one head of row `row`. Plain loops: one rounding an operation, so the compiler may vectorise freely.
     #[inline(always)]
     pub(super) fn turn(&self, row: usize, head: &mut [f32]) {

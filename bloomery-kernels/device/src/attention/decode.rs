@@ -1,0 +1,272 @@
+//! Few rows: pieces of rows, on all multiprocessors.
+//!
+//! An item is a piece of a row's positions, for up to 8 query heads of a KV head. A block takes 128 positions at a time:
+//! its warps share the positions of the keys and then the dimensions of the values, both straight from global memory in
+//! the shape of the tensor cores' operands. The other operand has 16 rows: 8 heads, and again 8 heads for what rounding
+//! the first ones to half precision has left. So queries and weights keep 22 bits.
+//!
+//! Whatever the cache held before this launch's rows is loaded before the predecessor has ended.
+
+use super::super::abi::attention::{CHUNK, HEADS, SPLITS, partial_floats};
+use super::super::simt::{
+    atomic_add, await_predecessors, barrier, block, blocks, fence, fma, lane, ld_global_f32x4, ld_shared_f32,
+    ld_shared_u32, ld_shared_u32x4, mma, release_successor, shfl_xor_f32, st_global_f32, st_global_f32x4,
+    st_global_u32, st_shared_f32, st_shared_u32, st_shared_u32x4, thread, threads, uniform_warp,
+};
+use super::items::{Item, Rows};
+use super::kind::Kind;
+use super::merge::merge;
+use super::operands::{Keys, Layout, SIXTEENS, Values, halves_of, scale};
+use super::{AttendArgs, exp2, factor};
+
+/// See the module. `CHUNKS`: 32s of dimensions; `BLOCKS`: 16s of positions of a warp; `EIGHTS`: 16s of dimensions of a warp;
+/// `BATCH`: partial results that a thread loads at once when it merges, a divisor of [`SPLITS`].
+///
+/// # Safety
+/// The contract of `Attend::launch`.
+#[inline(always)]
+pub(crate) unsafe fn decode<
+    K: Kind,
+    const CHUNKS: usize,
+    const BLOCKS: usize,
+    const EIGHTS: usize,
+    const BATCH: usize,
+>(
+    args: AttendArgs,
+) {
+    let warp = uniform_warp();
+    let layout = Layout::new(CHUNKS as u32);
+    let rows = Rows::new(&args);
+    let mut number = block();
+    let mut item = rows.item(&args, number);
+    if item.is_none() {
+        await_predecessors();
+        release_successor();
+    }
+    while let Some(now) = item {
+        piece::<K, CHUNKS, BLOCKS, EIGHTS, BATCH>(&args, &layout, warp, &now);
+        number += blocks();
+        item = rows.item(&args, number);
+    }
+}
+
+#[inline(always)]
+unsafe fn piece<
+    K: Kind,
+    const CHUNKS: usize,
+    const BLOCKS: usize,
+    const EIGHTS: usize,
+    const BATCH: usize,
+>(
+    args: &AttendArgs,
+    layout: &Layout,
+    warp: u32,
+    item: &Item,
+) {
+    let warps = (SIXTEENS / BLOCKS) as u32;
+    let (g, t, dim) = (lane() / 4, lane() % 4, args.cache.value_dim);
+    // Only what is older than this step may be read before the predecessor's end.
+    if item.end > item.fresh {
+        await_predecessors();
+    }
+    let mut start = item.start;
+    let mut keys = Keys::<K, CHUNKS, BLOCKS>::load(args, item, start, warp);
+    let mut values = Values::<K, EIGHTS>::load(args, item, start, warp);
+    await_predecessors();
+    release_successor();
+    // The last item is done with shared memory.
+    barrier();
+    stage_query::<CHUNKS>(args, layout, item);
+    barrier();
+
+    let mut most = f32::NEG_INFINITY;
+    let mut sum = 0.0;
+    let mut out = [[[0.0_f32; 4]; 2]; EIGHTS];
+    loop {
+        let mut scores = keys.scores(layout);
+        let next = start + CHUNK;
+        if next < item.end {
+            keys = Keys::load(args, item, next, warp);
+        }
+        let mut b = 0;
+        let mut larger = f32::NEG_INFINITY;
+        while b < BLOCKS {
+            let first = start + 16 * (warp * BLOCKS as u32 + b as u32) + 4 * t;
+            let mut i = 0;
+            while i < 4 {
+                if first + i as u32 >= item.end {
+                    scores[b][i] = f32::NEG_INFINITY;
+                }
+                larger = larger.max(scores[b][i]);
+                i += 1;
+            }
+            b += 1;
+        }
+        larger = larger.max(shfl_xor_f32(larger, 1));
+        larger = larger.max(shfl_xor_f32(larger, 2));
+        if t == 0 {
+            st_shared_f32(layout.most + 4 * (HEADS * warp + g), larger);
+        }
+        barrier();
+        larger = most;
+        let mut w = 0;
+        while w < warps {
+            larger = larger.max(ld_shared_f32(layout.most + 4 * (HEADS * w + g)));
+            w += 1;
+        }
+        let kept = exp2((most - larger) * factor(args));
+        most = larger;
+        b = 0;
+        let mut weight = 0.0;
+        while b < BLOCKS {
+            let mut p = [0.0; 4];
+            let mut i = 0;
+            while i < 4 {
+                p[i] = exp2((scores[b][i] - most) * factor(args));
+                i += 1;
+            }
+            weight += (p[0] + p[1]) + (p[2] + p[3]);
+            let at = layout.weights + 512 * (warp * BLOCKS as u32 + b as u32) + 16 * lane();
+            if K::SCALED {
+                st_shared_u32x4(at, p.map(f32::to_bits));
+            } else {
+                let ([a, b], [c, d]) = (halves_of(p[0], p[1]), halves_of(p[2], p[3]));
+                st_shared_u32x4(at, [a, b, c, d]);
+            }
+            b += 1;
+        }
+        sum = fma(sum, kept, weight);
+        barrier();
+        let mut e = 0;
+        while e < EIGHTS {
+            let mut i = 0;
+            while i < 2 {
+                let mut j = 0;
+                while j < 4 {
+                    out[e][i][j] *= kept;
+                    j += 1;
+                }
+                i += 1;
+            }
+            e += 1;
+        }
+        let mut s = 0;
+        while s < SIXTEENS {
+            let left = item.end as i32 - (start + 16 * s as u32 + 4 * t) as i32;
+            let mut weights = ld_shared_u32x4(layout.weights + 512 * s as u32 + 16 * lane());
+            if K::SCALED {
+                weights = scaled(weights, values.scales[s], left);
+            }
+            e = 0;
+            while e < EIGHTS {
+                let h = values.halves(s, e, left);
+                out[e][0] = mma(out[e][0], [weights], [[h[0], h[1]]]);
+                out[e][1] = mma(out[e][1], [weights], [[h[2], h[3]]]);
+                e += 1;
+            }
+            s += 1;
+        }
+        if next >= item.end {
+            break;
+        }
+        values = Values::load(args, item, next, warp);
+        start = next;
+    }
+
+    sum += shfl_xor_f32(sum, 1);
+    sum += shfl_xor_f32(sum, 2);
+    if t == 0 {
+        st_shared_f32(layout.sums + 4 * (HEADS * warp + g), sum);
+    }
+    barrier();
+    sum = 0.0;
+    let mut w = 0;
+    while w < warps {
+        sum += ld_shared_f32(layout.sums + 4 * (HEADS * w + g));
+        w += 1;
+    }
+    let heads = args.group.min(HEADS);
+    let head = HEADS * item.tile + g;
+    let unit = (item.row * args.cache.kv_heads + item.kv_head) * args.tiles + item.tile;
+    let floats = partial_floats(args.group, dim);
+    let partial = args.scratch + 4 * u64::from(unit * SPLITS) * u64::from(floats);
+    let mine = partial + 4 * u64::from(item.piece * floats);
+    let (mut place, mut inverse) = (mine + 4 * u64::from(2 * HEADS + g * dim), 1.0);
+    if item.pieces == 1 {
+        let index = (item.row * args.cache.kv_heads + item.kv_head) * args.group + head;
+        (place, inverse) = (args.out + 4 * u64::from(index) * u64::from(dim), 1.0 / sum);
+    } else if warp == 0 && t == 0 {
+        st_global_f32(mine + 8 * u64::from(g), most);
+        st_global_f32(mine + 8 * u64::from(g) + 4, sum);
+    }
+    // Scaled kinds have their weights 256 times as large: small ones would be no halves.
+    inverse *= if K::SCALED { 1.0 / 256.0 } else { 1.0 };
+    let mut e = 0;
+    while e < EIGHTS {
+        let d = 16 * (warp * EIGHTS as u32 + e as u32) + 4 * t;
+        if head < args.group && d < dim {
+            let [x, y] = out[e];
+            let four = [
+                (x[0] + x[2]) * inverse,
+                (y[0] + y[2]) * inverse,
+                (x[1] + x[3]) * inverse,
+                (y[1] + y[3]) * inverse,
+            ];
+            st_global_f32x4(place + 4 * u64::from(d), four);
+        }
+        e += 1;
+    }
+    if item.pieces > 1 {
+        let ticket = args.tickets + 4 * u64::from(unit);
+        fence();
+        barrier();
+        if thread() == 0 {
+            st_shared_u32(layout.ticket, atomic_add(ticket, 1));
+        }
+        barrier();
+        if ld_shared_u32(layout.ticket) + 1 == item.pieces {
+            fence();
+            merge::<BATCH>(args, layout, item, warp, heads.min(args.group - HEADS * item.tile), partial);
+            if thread() == 0 {
+                st_global_u32(ticket, 0);
+            }
+        }
+    }
+}
+
+/// The queries of an item as operands, by all threads.
+#[inline(always)]
+unsafe fn stage_query<const CHUNKS: usize>(args: &AttendArgs, layout: &Layout, item: &Item) {
+    let cache = &args.cache;
+    let first = (item.row * cache.kv_heads + item.kv_head) * args.group + HEADS * item.tile;
+    let mut at = thread();
+    while at < 64 * CHUNKS as u32 {
+        let (step, lane) = (at / 32, at % 32);
+        let (g, t) = (lane / 4, lane % 4);
+        let d = 32 * (step / 2) + 8 * t + 4 * (step % 2);
+        let mut four = [0.0; 4];
+        if HEADS * item.tile + g < args.group && d < cache.key_dim {
+            four = ld_global_f32x4(
+                args.q + 4 * (u64::from(first + g) * u64::from(cache.key_dim) + u64::from(d)),
+            );
+        }
+        let ([a, b], [c, d]) = (halves_of(four[0], four[1]), halves_of(four[2], four[3]));
+        st_shared_u32x4(layout.query + 16 * at, [a, b, c, d]);
+        at += threads();
+    }
+}
+
+/// Weights in f32 times the scales of their positions, as an operand.
+#[inline(always)]
+unsafe fn scaled(weights: [u32; 4], scales: [u32; 2], left: i32) -> [u32; 4] {
+    let mut p = [0.0; 4];
+    let mut i = 0;
+    while i < 4 {
+        // A scale that nobody wrote may be anything.
+        let factor = if (i as i32) < left { 256.0 * scale(scales, i) } else { 0.0 };
+        p[i] = f32::from_bits(weights[i]) * factor;
+        i += 1;
+    }
+    let ([a, b], [c, d]) = (halves_of(p[0], p[1]), halves_of(p[2], p[3]));
+    [a, b, c, d]
+}

@@ -1,0 +1,20 @@
+//! Entry points of [`decode`] and of caches of f32.
+
+use super::abi::attention::AttendArgs;
+use super::attention::decode::decode;
+use super::attention::float;
+use super::attention::kind::{Half, Rounded};
+use super::simt::entries;
+
+/// As many as fit into the registers of two blocks.
+const BATCH: usize = if cfg!(feature = "sm_90") { 16 } else { 8 };
+
+entries! {
+    decode_f16_64: 128, 3, decode::<Half, 2, 2, 1, BATCH>, "Heads of up to 64 values.";
+    decode_f16_128: 256, 2, decode::<Half, 4, 1, 1, BATCH>, "Heads of up to 128 values.";
+    decode_f16_256: 256, 1, decode::<Half, 8, 1, 2, 8>, "Heads of up to 256 values.";
+    decode_q8_64: 128, 3, decode::<Rounded, 2, 2, 1, 8>, "Heads of up to 64 values.";
+    decode_q8_128: 256, 2, decode::<Rounded, 4, 1, 1, 8>, "Heads of up to 128 values.";
+    decode_q8_256: 256, 1, decode::<Rounded, 8, 1, 2, 8>, "Heads of up to 256 values.";
+    attend_float: 128, 4, float::attend, "Caches of f32.";
+}

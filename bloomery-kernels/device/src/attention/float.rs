@@ -1,0 +1,115 @@
+//! Caches of f32: a warp for each head of each row. Exact and slow.
+
+use super::super::abi::attention::PAGE;
+use super::super::simt::{
+    await_predecessors, block, divide, fma, lane, ld_global_f32, ld_global_f32x4, ld_global_u32,
+    ld_shared_f32, release_successor, shared_base, shfl_xor_f32, st_global_f32, st_shared_f32, uniform_warp,
+    warp_barrier, warps,
+};
+use super::{AttendArgs, exp2, factor, page};
+
+/// Values of an output of a lane: heads have at most 256.
+const VALUES: usize = 8;
+/// Shared memory of a warp: a query of 256 values and 32 weights.
+const FLOATS: u32 = 256 + 32;
+
+/// One head of one row: 32 positions at a time, a lane for each, then a lane for every 32nd dimension.
+///
+/// # Safety
+/// The contract of `Attend::launch`.
+#[inline(always)]
+pub(crate) unsafe fn attend(args: AttendArgs) {
+    await_predecessors();
+    release_successor();
+    let cache = &args.cache;
+    let heads = args.group * cache.kv_heads;
+    let item = block() * warps() + uniform_warp();
+    if item >= cache.rows * heads {
+        return;
+    }
+    let (row, head) = divide(item, heads);
+    let (kv_head, _) = divide(head, args.group);
+    let (key_dim, dim) = (cache.key_dim, cache.value_dim);
+    let query = shared_base() + 4 * FLOATS * uniform_warp();
+    let weights = query + 4 * 256;
+    let q = args.q + 4 * u64::from(item) * u64::from(key_dim);
+    let mut at = lane();
+    while at < key_dim {
+        st_shared_f32(query + 4 * at, ld_global_f32(q + 4 * u64::from(at)));
+        at += 32;
+    }
+    let sequence = ld_global_u32(cache.sequences + 4 * u64::from(row));
+    let len = ld_global_u32(cache.positions + 4 * u64::from(row)).min(cache.stride * PAGE - 1) + 1;
+    let (mut most, mut sum, mut out) = (f32::NEG_INFINITY, 0.0, [0.0; VALUES]);
+    let mut start = 0;
+    while start < len {
+        warp_barrier();
+        let part = page(cache, sequence, start) * u64::from(cache.kv_heads) + u64::from(kv_head);
+        let mut score = f32::NEG_INFINITY;
+        if start + lane() < len {
+            let offset = (start + lane()) % PAGE;
+            let key = cache.keys + 4 * (part * u64::from(PAGE) + u64::from(offset)) * u64::from(key_dim);
+            score = 0.0;
+            let mut d = 0;
+            while d < key_dim {
+                let four = ld_global_f32x4(key + 4 * u64::from(d));
+                let mut i = 0;
+                while i < 4 {
+                    score = fma(four[i], ld_shared_f32(query + 4 * (d + i as u32)), score);
+                    i += 1;
+                }
+                d += 4;
+            }
+        }
+        let mut larger = score;
+        let mut mask = 16;
+        while mask > 0 {
+            larger = larger.max(shfl_xor_f32(larger, mask));
+            mask /= 2;
+        }
+        larger = larger.max(most);
+        let kept = exp2((most - larger) * factor(&args));
+        most = larger;
+        let weight = exp2((score - most) * factor(&args));
+        sum = fma(sum, kept, weight);
+        st_shared_f32(weights + 4 * lane(), weight);
+        warp_barrier();
+        let mut j = 0;
+        while j < VALUES {
+            out[j] *= kept;
+            j += 1;
+        }
+        let values = cache.values + 4 * part * u64::from(PAGE) * u64::from(dim);
+        let mut i = 0;
+        while i < 32 && start + i < len {
+            let offset = (start + i) % PAGE;
+            let weight = ld_shared_f32(weights + 4 * i);
+            j = 0;
+            while j < VALUES {
+                let d = lane() + 32 * j as u32;
+                if d < dim {
+                    let value =
+                        ld_global_f32(values + 4 * u64::from((offset / 4 * dim + d) * 4 + offset % 4));
+                    out[j] = fma(weight, value, out[j]);
+                }
+                j += 1;
+            }
+            i += 1;
+        }
+        start += 32;
+    }
+    let mut mask = 16;
+    while mask > 0 {
+        sum += shfl_xor_f32(sum, mask);
+        mask /= 2;
+    }
+    let place = args.out + 4 * u64::from(item) * u64::from(dim);
+    let mut j = 0;
+    while j < VALUES {
+        let d = lane() + 32 * j as u32;
+        if d < dim {
+            st_global_f32(place + 4 * u64::from(d), out[j] / sum);
+        }
+        j += 1;
+    }
+}

@@ -1,0 +1,74 @@
+//! The work of a decode step, as blocks find it from the rows' lengths.
+
+use super::super::abi::attention::{PAGE, split};
+use super::super::simt::{WARP, ballot, divide, lane, ld_global_u32, shfl};
+use super::AttendArgs;
+
+/// What a block does next.
+#[derive(Clone, Copy)]
+pub(super) struct Item {
+    pub(super) row: u32,
+    pub(super) sequence: u32,
+    /// First position that this step's launches append, of this sequence.
+    pub(super) fresh: u32,
+    pub(super) kv_head: u32,
+    /// Eight of heads.
+    pub(super) tile: u32,
+    /// Which piece, of how many.
+    pub(super) piece: u32,
+    pub(super) pieces: u32,
+    pub(super) start: u32,
+    pub(super) end: u32,
+}
+
+/// The rows of the launch, one in each lane.
+pub(super) struct Rows {
+    pub(super) sequence: u32,
+    pub(super) position: u32,
+    pub(super) pieces: u32,
+    /// Items of the rows up to this one.
+    pub(super) until: u32,
+    pub(super) per_piece: u32,
+}
+
+impl Rows {
+    #[inline(always)]
+    pub(super) unsafe fn new(args: &AttendArgs) -> Self {
+        let cache = &args.cache;
+        let per_piece = cache.kv_heads * args.tiles;
+        let (mut sequence, mut position, mut pieces) = (u32::MAX, 0, 0);
+        if lane() < cache.rows {
+            sequence = ld_global_u32(cache.sequences + 4 * u64::from(lane()));
+            position = ld_global_u32(cache.positions + 4 * u64::from(lane())).min(cache.stride * PAGE - 1);
+            let span = split(position + 1);
+            pieces = divide(position + span, span).0;
+        }
+        let mut until = pieces * per_piece;
+        let mut step = 1;
+        while step < WARP {
+            let before = shfl(until, lane().wrapping_sub(step) % WARP);
+            until += if lane() >= step { before } else { 0 };
+            step *= 2;
+        }
+        Self { sequence, position, pieces, until, per_piece }
+    }
+
+    #[inline(always)]
+    pub(super) unsafe fn item(&self, args: &AttendArgs, number: u32) -> Option<Item> {
+        let row = ballot(self.until <= number).trailing_ones();
+        if row >= args.cache.rows {
+            return None;
+        }
+        let (sequence, position) = (shfl(self.sequence, row), shfl(self.position, row));
+        let first = ballot(self.sequence == sequence && lane() < args.cache.rows).trailing_zeros();
+        let fresh = shfl(self.position, first % WARP);
+        let pieces = shfl(self.pieces, row);
+        let before = shfl(self.until, row) - pieces * self.per_piece;
+        let (piece, rest) = divide(number - before, self.per_piece);
+        let (kv_head, tile) = divide(rest, args.tiles);
+        let span = split(position + 1);
+        let start = piece * span;
+        let end = (start + span).min(position + 1);
+        Some(Item { row, sequence, fresh, kv_head, tile, piece, pieces, start, end })
+    }
+}

@@ -1,0 +1,155 @@
+//! The first half: `hidden[pair] = silu(gate_e n) * (up_e n)`.
+//!
+//! Work is a row of tiles of both matrices of an expert for all its tokens; blocks take neighbouring ones.
+
+use super::super::abi::few::{GateUpArgs, RESULT, Stack, gate_up_places};
+use super::super::abi::rounded::Layout;
+use super::super::math::silu;
+use super::super::rounded::{Rows, Source};
+use super::super::simt::{
+    await_predecessors, barrier, block, blocks, divide, lane, release_successor, shared_base, st_global_f32,
+    thread, uniform_warp, warps,
+};
+use super::super::stages::{Ring, Stage, Supply};
+use super::super::tiles::{load, multiply};
+use super::groups::{Group, Groups};
+use super::{Sums, share};
+
+/// A warp's turns: blocks `warp, warp + warps ..` of every unit, the tile of gate before that of up.
+#[derive(Clone, Copy)]
+struct Turns<'a> {
+    args: &'a GateUpArgs,
+    groups: Groups,
+    /// Rows of tiles, and tiles of a row.
+    down: u32,
+    across: u32,
+    warp: u32,
+    /// Units to come; the group and the row of tiles of the first of them.
+    left: u32,
+    group: u32,
+    y: u32,
+    block: u32,
+    up: bool,
+}
+
+impl Turns<'_> {
+    #[inline(always)]
+    fn next_unit(&mut self) {
+        self.left -= 1;
+        self.block = self.warp;
+        self.y += 1;
+        if self.y == self.down {
+            self.y = 0;
+            self.group += 1;
+        }
+    }
+}
+
+impl Supply for Turns<'_> {
+    #[inline(always)]
+    unsafe fn next(&mut self, stage: Stage) {
+        if self.left > 0 && self.block < self.across {
+            let Stack { stride, tile_bytes, .. } = self.args.gate;
+            let weight = if self.up { self.args.up.weight } else { self.args.gate.weight };
+            let expert = u64::from(self.groups.expert(self.group));
+            let tile = u64::from(self.y * self.across + self.block) * u64::from(tile_bytes);
+            stage.copy([weight + expert * stride + tile], 0, tile_bytes);
+            if self.up {
+                self.block += warps();
+                if self.block >= self.across {
+                    self.next_unit();
+                }
+            }
+            self.up = !self.up;
+        }
+    }
+}
+
+/// The member of a group that column `n` of the products belongs to, as a row of `x`.
+#[inline(always)]
+unsafe fn token(group: &Group, used: u32, n: u32) -> u32 {
+    divide(group.member(n), used).0
+}
+
+/// The kernel.
+///
+/// # Safety
+/// The contract of `FeedForward::launches`: buffers of the lengths in [`GateUpArgs`], `x` and gains aligned to 16 bytes, tiles of one
+/// format with as many scales, 1 to 8 tokens of 128 pairs at most, shared memory of [`gate_up_places`].
+#[inline(always)]
+pub(crate) unsafe fn gate_up(args: GateUpArgs) {
+    let warp = uniform_warp();
+    let GateUpArgs { x, gain, eps, cols, tokens, scales, .. } = args;
+    let layout = Layout { blocks: cols.div_ceil(256), scales, rows: tokens };
+    let (at, places) = (shared_base(), gate_up_places(layout, args.round));
+    let source = Source { x, gain, up: 0, eps, cols };
+    let rows = Rows { source, layout, at: at + places.rows, squares: at + places.squares };
+    let gains = rows.first_gains();
+    await_predecessors();
+    release_successor();
+    let asked = Groups::ask(&args.routes, tokens);
+    let values = rows.first_values(tokens);
+    let groups = Groups::new(asked, &args.routes, tokens, at);
+    let (down, across) = (args.gate.rows.div_ceil(16), layout.blocks);
+    let (unit, mut left) = share(groups.count() * down, block(), blocks());
+    let (group, y) = divide(unit, down);
+    let mut turns = Turns { args: &args, groups, down, across, warp, left, group, y, block: warp, up: false };
+    let mut supply = turns;
+    let mut ring = Ring::start(at + places.bytes, warp, args.stage_bytes, args.stages, &mut supply);
+    let mut odd = 0;
+    rows.fill(tokens, (values, gains), &args.rounded);
+
+    // Results of a unit.
+    let unit_bytes = 2 * across * tokens * RESULT;
+    while left > 0 {
+        let units = if left < args.round { left } else { args.round };
+        let results = at + places.results + odd * places.round_bytes;
+        let (mut group, mut y) = (turns.group, turns.y);
+        let mut unit = 0;
+        while unit < units {
+            let group = groups.get(turns.group);
+            let used = args.routes.used;
+            let (own, t) = (token(&group, used, lane() / 4), 2 * (lane() % 4));
+            let columns = [token(&group, used, t), token(&group, used, t + 1)];
+            let x = rows.columns(own, columns);
+            let sums = Sums { at: results + unit * unit_bytes, tokens: group.members };
+            while turns.block < across {
+                let x = x.of_block(turns.block);
+                let mut matrix = 0;
+                while matrix < 2 {
+                    let raw = load(args.gate.format, ring.take());
+                    ring.give_back(&mut supply);
+                    sums.put(2 * turns.block + matrix, multiply(args.gate.format, scales, &raw, x));
+                    matrix += 1;
+                }
+                turns.block += warps();
+            }
+            turns.next_unit();
+            unit += 1;
+        }
+        barrier();
+        // Members of the units, one after the other.
+        let (mut unit, mut before) = (0, 0);
+        while unit < units {
+            let of = groups.get(group);
+            let sums = Sums { at: results + unit * unit_bytes, tokens: of.members };
+            let i = thread().wrapping_sub(16 * before);
+            let (member, row) = (i / 16, 16 * y + i % 16);
+            if member < of.members && row < args.gate.rows {
+                let gate = sums.of_row(0, (2, across), member, i % 16);
+                let up = sums.of_row(1, (2, across), member, i % 16);
+                let to = u64::from(of.member(member)) * u64::from(args.gate.rows) + u64::from(row);
+                st_global_f32(args.hidden + 4 * to, silu(gate) * up);
+            }
+            before += of.members;
+            y += 1;
+            if y == down {
+                y = 0;
+                group += 1;
+            }
+            unit += 1;
+        }
+        odd ^= 1;
+        left -= units;
+    }
+}

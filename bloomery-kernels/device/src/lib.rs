@@ -1,0 +1,69 @@
+//! GPU kernels of bloomery: compiled to PTX by `cargo xtask ptx`, one file per op family (a feature each).
+//!
+//! A kernel is a generic function over the primitives of [`simt`], so that it also runs on the host, in tests without a
+//! card; the entry points at the end of each family's file fix the generics. Every kernel runs under the contract of
+//! its launcher in `bloomery-kernels/src/cuda`, which checks shapes, alignments and lengths before it launches.
+#![no_std]
+#![feature(abi_ptx, asm_experimental_arch, core_intrinsics)]
+#![expect(internal_features, reason = "fused multiply-add and square root are intrinsics without std")]
+#![expect(
+    unsafe_op_in_unsafe_fn,
+    reason = "the whole of a kernel runs under the one contract of its launcher"
+)]
+#![expect(dead_code, reason = "a build holds one op family and needs part of what the families share")]
+
+#[path = "../../src/abi/mod.rs"]
+mod abi;
+mod activations;
+#[cfg(any(feature = "attention", feature = "prefill"))]
+mod attention;
+#[cfg(feature = "attention")]
+#[path = "attention/entries_few.rs"]
+mod attention_few;
+#[cfg(feature = "prefill")]
+#[path = "attention/entries_many.rs"]
+mod attention_many;
+#[path = "../../../bloomery-gguf/src/blocks/mod.rs"]
+#[expect(unused_imports, reason = "the formats' names are public there")]
+mod blocks;
+#[cfg(feature = "sample")]
+mod candidates;
+#[cfg(feature = "products")]
+mod class;
+#[cfg(feature = "products")]
+mod dots;
+#[cfg(feature = "embed")]
+mod embed;
+#[cfg(feature = "products")]
+mod experts;
+#[cfg(feature = "few")]
+mod few;
+#[cfg(feature = "many")]
+mod many;
+mod math;
+#[cfg(feature = "norm")]
+mod norm;
+#[cfg(feature = "pack")]
+mod pack;
+#[cfg(feature = "products")]
+mod project;
+#[cfg(feature = "products")]
+mod ring;
+#[cfg(feature = "tiles")]
+mod rounded;
+#[cfg(feature = "route")]
+mod route;
+#[cfg(feature = "rope")]
+mod rope;
+mod simt;
+#[cfg(any(feature = "products", feature = "tiles"))]
+mod stages;
+#[cfg(feature = "sample")]
+mod take;
+#[cfg(feature = "tiles")]
+mod tiles;
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    loop {}
+}

@@ -1,0 +1,137 @@
+//! Weights from the file's order into [tiles](super::abi::tiles).
+
+use super::abi::formats::{IQ4_XS, Q3_K, Q4_K, Q5_K, Q6_K};
+use super::abi::tiles::{CHUNK, PackArgs, TILE_COLS, TILE_ROWS, chunks, tile_bytes};
+use super::simt::{
+    await_predecessors, block, blocks, divide, ld_global_u8, release_successor, st_global_u32, thread, threads,
+};
+
+/// A tile's part of a row in the file: fewer bytes, or none, where the matrix ends.
+#[derive(Clone, Copy)]
+struct Row {
+    at: u64,
+    len: u32,
+}
+
+impl Row {
+    /// `bytes` bytes as the low ones of a word.
+    #[inline(always)]
+    unsafe fn bytes(self, offset: u32, bytes: u32) -> u32 {
+        let mut word = 0;
+        let mut i = 0;
+        while i < bytes && offset + i < self.len {
+            word |= ld_global_u8(self.at + u64::from(offset + i)) << (8 * i);
+            i += 1;
+        }
+        word
+    }
+}
+
+/// The byte of a block at which chunk `c`'s run of 32 bytes starts.
+#[inline(always)]
+fn run(format: u32, c: u32) -> u32 {
+    match format {
+        Q4_K => 16 + 32 * c,
+        Q5_K => {
+            if c < 4 {
+                48 + 32 * c
+            } else {
+                16
+            }
+        }
+        // Low nibbles, then pairs of bits: both in the order of the block.
+        Q6_K => 32 * c,
+        Q3_K => {
+            if c < 2 {
+                32 + 32 * c
+            } else {
+                0
+            }
+        }
+        // Q8_0: a block each.
+        _ => 34 * c + 2,
+    }
+}
+
+/// The four low nibbles of a word in its low half, the high ones in its high half.
+#[inline(always)]
+fn unzip(word: u32) -> u32 {
+    let halves = |nibbles: u32| (nibbles & 0xf) | (nibbles >> 4 & 0xf0) | (nibbles >> 8 & 0xf00) | (nibbles >> 12 & 0xf000);
+    halves(word & 0x0f0f_0f0f) | halves(word >> 4 & 0x0f0f_0f0f) << 16
+}
+
+/// Word `i` of a tile; `row` gives its rows.
+#[inline(always)]
+unsafe fn word(format: u32, i: u32, row: impl Fn(u32) -> Row) -> u32 {
+    let heads = chunks(format) * CHUNK / 4;
+    if i < heads {
+        let (c, lane, w) = (i / 128, i % 128 / 4, i % 4);
+        let (row, t) = (row(lane / 4 + 8 * (w / 2)), lane % 4);
+        if format == IQ4_XS {
+            return unzip(row.bytes(8 + 32 * c + 16 * (w % 2) + 4 * t, 4));
+        }
+        return row.bytes(run(format, c) + 16 * (w % 2) + 4 * t, 4);
+    }
+    let i = i - heads;
+    match format {
+        Q4_K | Q5_K => row(i / 4).bytes(4 * (i % 4), 4),
+        IQ4_XS => row(i / 2).bytes(4 * (i % 2), 4),
+        Q6_K if i < 64 => row(i / 4).bytes(192 + 4 * (i % 4), 4),
+        Q6_K => row(2 * i - 128).bytes(208, 2) | row(2 * i - 127).bytes(208, 2) << 16,
+        Q3_K if i < 48 => row(i / 3).bytes(96 + 4 * (i % 3), 4),
+        Q3_K => row(2 * i - 96).bytes(108, 2) | row(2 * i - 95).bytes(108, 2) << 16,
+        // Q8_0: those of two blocks.
+        _ => {
+            let (row, k) = (row(i / 4), i % 4);
+            row.bytes(68 * k, 2) | row.bytes(68 * k + 34, 2) << 16
+        }
+    }
+}
+
+/// The kernel: threads take words in turn.
+///
+/// # Safety
+/// Both sides have the lengths of [`PackArgs`], `to` is aligned to 4 bytes; the format has tiles and `cols` is a multiple of its
+/// blocks.
+#[inline(always)]
+pub(crate) unsafe fn pack(args: PackArgs) {
+    await_predecessors();
+    release_successor();
+    let PackArgs { from, to, count, rows, cols, format } = args;
+    let words = tile_bytes(format) / 4;
+    let (down, across) = (rows.div_ceil(TILE_ROWS), cols.div_ceil(TILE_COLS));
+    // Of a row: bytes in a tile, and all.
+    let part = tile_bytes(format) / TILE_ROWS;
+    let row_bytes = (u64::from(cols) * u64::from(part) / 256) as u32;
+    let tiles = count * down * across;
+    let mut tile = block();
+    while tile < tiles {
+        let (above, x) = divide(tile, across);
+        let (matrix, y) = divide(above, down);
+        let mut i = thread();
+        while i < words {
+            let row = |r: u32| {
+                let r = TILE_ROWS * y + r;
+                let at = (u64::from(matrix) * u64::from(rows) + u64::from(r)) * u64::from(row_bytes);
+                let left = row_bytes - x * part;
+                let len = if left < part { left } else { part };
+                Row { at: from + at + u64::from(x * part), len: if r < rows { len } else { 0 } }
+            };
+            let value = word(format, i, row);
+            st_global_u32(to + 4 * (u64::from(tile) * u64::from(words) + u64::from(i)), value);
+            i += threads();
+        }
+        tile += blocks();
+    }
+}
+
+#[cfg(target_arch = "nvptx64")]
+mod entries {
+    crate::simt::bounds!(pack, 256, 4);
+
+    /// See [`pack`](super::pack).
+    #[unsafe(no_mangle)]
+    pub unsafe extern "ptx-kernel" fn pack(args: super::PackArgs) {
+        super::pack(args);
+    }
+}

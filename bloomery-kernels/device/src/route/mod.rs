@@ -1,0 +1,65 @@
+//! Experts of rows.
+//!
+//! A logit is the same whatever other rows there are, however many, and whichever kernel computes it:
+//!
+//! ```text
+//! chain (s, j)  columns 64 s + 4 j .. + 4, then 64 s + 32 + 4 j .. + 4 of (x * gain) * weight, fused, from 0 on
+//! slab s        ((c0 + c1) + (c2 + c3)) + ((c4 + c5) + (c6 + c7)) of its eight chains
+//! logit         (slab 0 + slab 1 + ...) * 1 / sqrt(square / cols + eps)
+//! ```
+//!
+//! where `square`, the sum of the squares of `x`, has the same chains, slabs and order. A lane takes a chain of each row,
+//! so that neighbouring lanes read neighbouring 16 bytes; in the kernel for many rows a thread takes all chains of its
+//! products in turn.
+
+mod choose;
+mod few;
+mod group;
+mod keys;
+mod many;
+mod sums;
+
+pub(crate) use choose::route_choose;
+pub(crate) use few::route;
+pub(crate) use group::{group_count, group_place};
+pub(crate) use many::{route_logits, route_norm};
+
+#[cfg(target_arch = "nvptx64")]
+mod entries {
+    use super::super::abi::route::{GroupArgs, RouteArgs};
+
+    macro_rules! entries {
+        ($($(#[$doc:meta])* $name:ident($args:ty) = $kernel:expr, $threads:literal, $blocks:literal;)*) => {
+            $(
+                crate::simt::bounds!($name, $threads, $blocks);
+
+                $(#[$doc])*
+                #[unsafe(no_mangle)]
+                pub unsafe extern "ptx-kernel" fn $name(args: $args) {
+                    $kernel(args);
+                }
+            )*
+        };
+    }
+
+    entries! {
+        /// One expert a block.
+        route_1(RouteArgs) = super::route::<1>, 512, 2;
+        /// Two.
+        route_2(RouteArgs) = super::route::<2>, 512, 1;
+        /// Four.
+        route_4(RouteArgs) = super::route::<4>, 512, 1;
+        /// The first of three launches for many rows.
+        route_norm(RouteArgs) = super::route_norm, 512, 2;
+        /// The second, in tiles of 32 by 32.
+        route_logits_2(RouteArgs) = super::route_logits::<2>, 256, 2;
+        /// In tiles of 64 by 64.
+        route_logits_4(RouteArgs) = super::route_logits::<4>, 256, 1;
+        /// The third.
+        route_choose(RouteArgs) = super::route_choose, 256, 2;
+        /// Pairs of each expert in every block of pairs.
+        group_count(GroupArgs) = super::group_count, 512, 1;
+        /// Pairs in the order of their experts.
+        group_place(GroupArgs) = super::group_place, 512, 1;
+    }
+}

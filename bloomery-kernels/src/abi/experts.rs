@@ -1,0 +1,109 @@
+//! Feed-forward blocks of chosen experts, and of dense layers as one expert.
+//!
+//! A router leaves `[tokens][used]` expert numbers and as many weights. A *pair* is a token and one of its slots:
+//! `pair = token * used + slot`. A number that is no expert leaves the pair out: rows that only fill up a graph have
+//! such numbers.
+
+use super::shape::Shape;
+
+/// Pairs of a launch, at most.
+pub const PAIRS: u32 = 128;
+/// Tokens of a launch, at most.
+pub const TOKENS: u32 = 8;
+
+/// What a router writes.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct Routes {
+    /// `[tokens][used]` u32. 0: every token goes to expert 0, with weight 1.
+    pub experts: u64,
+    /// `[tokens][used]` f32.
+    pub weights: u64,
+    /// Experts of a token.
+    pub used: u32,
+    /// Experts of the layer.
+    pub count: u32,
+}
+
+/// A matrix for every expert.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct Stack {
+    /// The first expert's matrix.
+    pub weight: u64,
+    /// Bytes from one expert's matrix to the next one's.
+    pub stride: u64,
+    /// Rows of a matrix.
+    pub rows: u32,
+    /// The format's id in the file.
+    pub format: u32,
+    /// How rows are cut.
+    pub shape: Shape,
+    /// Makes the size a multiple of 8.
+    pub reserved: u32,
+}
+
+/// `hidden[pair] = silu(gate x) * (up x)`.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct GateUpArgs {
+    /// `[tokens][cols]` f32.
+    pub x: u64,
+    /// `[cols]` f32, or 0: no norm.
+    pub gain: u64,
+    /// `[pairs][rows]` f32.
+    pub hidden: u64,
+    /// Who takes which tokens.
+    pub routes: Routes,
+    /// Gates.
+    pub gate: Stack,
+    /// Of the format and the rows of `gate`.
+    pub up: Stack,
+    /// Added to the mean square.
+    pub eps: f32,
+    /// Values of a row.
+    pub cols: u32,
+    /// Rows of `x`.
+    pub tokens: u32,
+    /// Stages of each warp's ring: 1 to 8.
+    pub stages: u32,
+    /// Bytes of a stage.
+    pub stage_bytes: u32,
+    /// Shared memory for rows that are normalised, `4 * cols` for each token; or 0: they are read twice.
+    pub raw_bytes: u32,
+}
+
+/// `out[token] += sum over slots of weight * down hidden[pair]`.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct DownArgs {
+    /// `[pairs][cols]` f32.
+    pub hidden: u64,
+    /// `[tokens][rows]` f32.
+    pub out: u64,
+    /// As the first half had them.
+    pub routes: Routes,
+    /// The matrices.
+    pub down: Stack,
+    /// Values of a row.
+    pub cols: u32,
+    /// Rows of `out`.
+    pub tokens: u32,
+    /// Stages of each warp's ring: 1 to 8.
+    pub stages: u32,
+    /// Bytes of a stage.
+    pub stage_bytes: u32,
+    /// Output columns that every block takes.
+    pub share: u32,
+    /// How many of the first blocks take one more.
+    pub extra: u32,
+}
+
+const _: () = assert!(size_of::<Routes>() == 24 && size_of::<Stack>() == 56);
+const _: () = assert!(size_of::<GateUpArgs>() == 184 && align_of::<GateUpArgs>() == 8);
+const _: () = assert!(size_of::<DownArgs>() == 120 && align_of::<DownArgs>() == 8);
+
+/// Shared memory of the groups' table: see the kernel's `groups`.
+pub const GROUPS_BYTES: u32 = 16 + PAIRS * (4 + 4 + 8 + 4 + 4);
+/// Shared memory of `gate_up` before the rows of activations: the table and the tokens' inverse norms.
+pub const GATE_UP_HEAD: u32 = GROUPS_BYTES + 4 * TOKENS;

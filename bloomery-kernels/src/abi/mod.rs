@@ -1,0 +1,20 @@
+//! What host and kernels agree on: arguments, tables in memory, and how rows of weights are cut into pieces.
+//!
+//! This folder is compiled twice: here for the host and, by path, into the kernels. Addresses are those of the card.
+//! Only `core` is used, and every structure has its size checked on both sides.
+
+pub mod attention;
+pub mod candidates;
+pub mod embed;
+pub mod experts;
+pub mod few;
+pub mod formats;
+pub mod many;
+pub mod norm;
+pub mod project;
+pub mod rope;
+pub mod rounded;
+pub mod route;
+pub mod shape;
+pub mod take;
+pub mod tiles;

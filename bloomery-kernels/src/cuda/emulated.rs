@@ -1,0 +1,111 @@
+//! The kernels on the host, thread by thread: what tests run where there is no card, with the card's bits.
+
+use bloomery_gguf::blocks;
+
+use super::{DeviceInfo, Launch};
+use crate::abi;
+
+macro_rules! device {
+    ($($name:ident: $path:literal,)*) => {
+        $(
+            #[path = $path]
+            #[expect(unsafe_op_in_unsafe_fn, reason = "as in the kernels' own package")]
+            mod $name;
+        )*
+    };
+}
+
+device! {
+    activations: "../../device/src/activations.rs",
+    candidates: "../../device/src/candidates/mod.rs",
+    attention: "../../device/src/attention/mod.rs",
+    class: "../../device/src/class.rs",
+    dots: "../../device/src/dots/mod.rs",
+    embed: "../../device/src/embed.rs",
+    experts: "../../device/src/experts/mod.rs",
+    few: "../../device/src/few/mod.rs",
+    many: "../../device/src/many/mod.rs",
+    math: "../../device/src/math.rs",
+    norm: "../../device/src/norm.rs",
+    pack: "../../device/src/pack.rs",
+    project: "../../device/src/project.rs",
+    ring: "../../device/src/ring.rs",
+    rounded: "../../device/src/rounded.rs",
+    stages: "../../device/src/stages.rs",
+    tiles: "../../device/src/tiles/mod.rs",
+    route: "../../device/src/route/mod.rs",
+    take: "../../device/src/take.rs",
+    rope: "../../device/src/rope.rs",
+}
+
+#[path = "../../device/src/simt/mod.rs"]
+#[expect(unsafe_op_in_unsafe_fn, reason = "as in the kernels' own package")]
+#[expect(dead_code, reason = "all that a kernel may want")]
+mod simt;
+
+/// Runs a launch whose buffers are host memory.
+pub(super) fn run(info: &DeviceInfo, launch: &Launch) {
+    let (bulk, grid) = (info.overlaps(), launch.grid());
+    macro_rules! kernels {
+        ($($name:literal: $kernel:expr,)*) => {
+            match launch.name() {
+                $($name => {
+                    let args = launch.arguments();
+                    simt::run(bulk, grid, &|| {
+                        // SAFETY: the launcher checked the kernel's contract; the buffers are host memory.
+                        unsafe { $kernel(args) }
+                    });
+                })*
+                name => panic!("{name} is not among the emulated kernels"),
+            }
+        };
+    }
+    kernels! {
+        "attend_float": attention::float::attend,
+        "decode_f16_64": attention::decode::decode::<attention::kind::Half, 2, 2, 1, 8>,
+        "decode_f16_128": attention::decode::decode::<attention::kind::Half, 4, 1, 1, 8>,
+        "decode_f16_256": attention::decode::decode::<attention::kind::Half, 8, 1, 2, 8>,
+        "decode_q8_64": attention::decode::decode::<attention::kind::Rounded, 2, 2, 1, 8>,
+        "decode_q8_128": attention::decode::decode::<attention::kind::Rounded, 4, 1, 1, 8>,
+        "decode_q8_256": attention::decode::decode::<attention::kind::Rounded, 8, 1, 2, 8>,
+        "prefill_f16_64": attention::prefill::prefill::<attention::kind::Half, 2, 4>,
+        "prefill_f16_128": attention::prefill::prefill::<attention::kind::Half, 4, 4>,
+        "prefill_f16_256": attention::prefill::prefill::<attention::kind::Half, 8, 2>,
+        "prefill_q8_64": attention::prefill::prefill::<attention::kind::Rounded, 2, 4>,
+        "prefill_q8_128": attention::prefill::prefill::<attention::kind::Rounded, 4, 4>,
+        "prefill_q8_256": attention::prefill::prefill::<attention::kind::Rounded, 8, 2>,
+        "embed": embed::embed,
+        "few_project": few::project::project,
+        "few_gate_up": few::gate_up::gate_up,
+        "few_down": few::down::down,
+        "many_round": many::round::round,
+        "many_products": many::gemm::products,
+        "many_combine": many::combine::combine,
+        "pack": pack::pack,
+        "gate_up_float_1": experts::gate_up::gate_up::<class::Float, 1>,
+        "down_float_1": experts::down::down::<class::Float, 1>,
+        "gate_up_float_4": experts::gate_up::gate_up::<class::Float, 4>,
+        "down_float_4": experts::down::down::<class::Float, 4>,
+        "gate_up_float_8": experts::gate_up::gate_up::<class::Float, 8>,
+        "down_float_8": experts::down::down::<class::Float, 8>,
+        "project_float_1": project::project::<class::Float, 1>,
+        "project_float_2": project::project::<class::Float, 2>,
+        "project_float_4": project::project::<class::Float, 4>,
+        "project_float_8": project::project::<class::Float, 8>,
+        "rope_append": rope::rope_append,
+        "norm_quantize_wide": norm::norm_quantize::<256>,
+        "norm_quantize_narrow": norm::norm_quantize::<32>,
+        "route_1": route::route::<1>,
+        "route_2": route::route::<2>,
+        "route_4": route::route::<4>,
+        "route_norm": route::route_norm,
+        "route_logits_2": route::route_logits::<2>,
+        "route_logits_4": route::route_logits::<4>,
+        "route_choose": route::route_choose,
+        "group_count": route::group_count,
+        "group_place": route::group_place,
+        "take": take::take,
+        "candidates_find": candidates::candidates_find,
+        "candidates_merge": candidates::candidates_merge,
+    }
+}

@@ -1,0 +1,98 @@
+//! Several products of the same few rows.
+
+use std::ops::Range;
+
+use super::super::launch::Grid;
+use super::super::module::{Entry, FEW};
+use super::super::{CudaError, DeviceInfo, Launch, Product, Project, Span, many};
+use super::{layout, rounds, scales, stages, steps, warps};
+use crate::abi::few::{PARTS, Part, ProjectArgs, project_places};
+use crate::abi::shape::{Class, rings_bytes};
+use crate::abi::tiles::{TILE_ROWS, tile_bytes};
+
+const ENTRY: Entry<ProjectArgs> = Entry::new(&FEW, "few_project");
+
+/// The launches for `parts` of `op`, which are of one class.
+pub(in super::super) fn project(
+    op: &Project,
+    info: &DeviceInfo,
+    class: Class,
+    parts: &[&Product],
+    workspace: Option<&Span<u8>>,
+) -> Result<Vec<Launch>, CudaError> {
+    let cols = parts.first().map_or(0, |part| part.weight.cols());
+    let (mut launches, mut rounded) = (Vec::new(), None);
+    if let (Some(workspace), 2..) = (workspace, op.rows) {
+        // Every block would round all rows for itself.
+        let shape = (op.rows, cols, scales(class));
+        let rows = many::Rows::new(&mut many::Workspace::new(workspace), op.rows, cols, scales(class))?;
+        launches.push(many::round((&op.x, None), op.norm.as_ref(), shape, &rows));
+        rounded = Some(rows);
+    }
+    for parts in parts.chunks(PARTS) {
+        let tiles: u32 = parts.iter().map(|part| (part.weight.rows() as u32).div_ceil(TILE_ROWS)).sum();
+        let least = warps(info).div_ceil(cols.div_ceil(256) as u32);
+        let round = rounds(least, tiles.div_ceil(info.processors.min(tiles)), cols, op.rows);
+        let bytes = |rows| project_places(layout(class, cols, rows), round).bytes;
+        for rows in steps(ENTRY.name, info, op.rows, bytes)? {
+            launches.push(launch(op, info, class, parts, round, (rows, rounded.as_ref())));
+        }
+    }
+    Ok(launches)
+}
+
+fn launch(
+    op: &Project,
+    info: &DeviceInfo,
+    class: Class,
+    parts: &[&Product],
+    round: u32,
+    (rows, rounded): (Range<usize>, Option<&many::Rows>),
+) -> Launch {
+    let cols = parts.first().map_or(0, |part| part.weight.cols());
+    let mut args = ProjectArgs {
+        x: op.x.address() + 4 * (rows.start * cols) as u64,
+        cols: cols as u32,
+        tokens: rows.len() as u32,
+        scales: scales(class),
+        round,
+        ..ProjectArgs::default()
+    };
+    let mut uses = vec![op.x.memory().clone()];
+    let mut bytes = 4 * rows.len() * cols;
+    if let Some(rounded) = rounded {
+        args.x = 0;
+        args.rounded = rounded.argument(rows.start, cols, args.scales);
+        uses.push(rounded.values.memory().clone());
+    } else if let Some((gain, eps)) = &op.norm {
+        (args.gain, args.eps) = (gain.address(), *eps);
+        uses.push(gain.memory().clone());
+    }
+    for (part, argument) in parts.iter().zip(&mut args.parts) {
+        let Product { weight, bias, out, accumulate } = part;
+        *argument = Part {
+            weight: weight.data().address(),
+            bias: bias.as_ref().map_or(0, Span::address),
+            out: out.address() + 4 * (rows.start * weight.rows()) as u64,
+            rows: weight.rows() as u32,
+            format: weight.format().id(),
+            tile_bytes: tile_bytes(weight.format().id()),
+            before: args.tiles,
+            accumulate: (*accumulate).into(),
+            reserved: 0,
+        };
+        args.tiles += (weight.rows() as u32).div_ceil(TILE_ROWS);
+        uses.extend([weight.data().memory().clone(), out.memory().clone()]);
+        uses.extend(bias.as_ref().map(|bias| bias.memory().clone()));
+        bytes += weight.data().len() + 4 * rows.len() * weight.rows();
+    }
+    let fixed = project_places(layout(class, cols, rows.len()), round).bytes;
+    let (warps, blocks) = (warps(info), info.processors.min(args.tiles));
+    args.stage_bytes = args.parts.iter().map(|part| part.tile_bytes).max().unwrap_or(0);
+    let turns = args.tiles.div_ceil(blocks).div_ceil(round) as usize
+        * (round as usize * cols.div_ceil(256)).div_ceil(warps as usize);
+    args.stages = stages(info, warps, fixed, args.stage_bytes, turns);
+    let shared_bytes = fixed + rings_bytes(warps, args.stages, args.stage_bytes);
+    let grid = Grid { blocks, threads: 32 * warps, shared_bytes };
+    Launch::new(ENTRY, grid, args, bytes as u64, uses)
+}

@@ -1,0 +1,35 @@
+//! Which weights the kernels read.
+
+use bloomery_gguf::Format;
+
+use crate::abi::shape;
+
+/// Whether matrices of this format and this many columns have products on a card.
+#[must_use]
+pub fn multiplies(format: Format, cols: usize) -> bool {
+    shape::class(format.id()).is_some_and(|class| cols > 0 && cols.is_multiple_of(class.block() as usize))
+}
+
+/// Whether [`Embed`](super::Embed) reads tables of this format.
+#[must_use]
+pub fn embeds(format: Format) -> bool {
+    !matches!(format, Format::I8 | Format::I16 | Format::I32 | Format::I64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_without_a_class_are_not_multiplied() {
+        assert!(
+            multiplies(Format::Q4_K, 2048) && multiplies(Format::BF16, 72) && multiplies(Format::Q8_0, 96)
+        );
+        assert!(
+            !multiplies(Format::Q4_K, 2048 + 32)
+                && !multiplies(Format::Q4_0, 2048)
+                && !multiplies(Format::F32, 0)
+        );
+        assert!(embeds(Format::Q2_K) && !embeds(Format::I32));
+    }
+}

@@ -1,0 +1,72 @@
+//! Kernels for NVIDIA cards.
+//!
+//! The kernels themselves are Rust too, in `bloomery-kernels/device`; their PTX is part of this crate and the driver
+//! turns it into code for the card when a family is first used. The driver is found at run time: a machine without one
+//! gets [`CudaError::NoDevice`].
+//!
+//! ```text
+//! Device       one card: what it can do, its memory, its modules
+//! Buffer, Span memory of the card, and a part of it; Pinned: host memory that the card reads at full speed
+//! Stream       where work is queued; a Graph is work that was captured from it and runs again as a whole
+//! Launch       one kernel with checked arguments: what the launchers (norm, ...) make and a stream takes
+//! ```
+//!
+//! A launcher checks everything that its kernel relies on, so that running a [`Launch`] is safe; it also keeps the memory
+//! alive that the kernel uses, as a captured graph does.
+
+mod attention;
+mod candidates;
+mod device;
+mod embed;
+#[cfg(test)]
+mod emulated;
+mod error;
+mod experts;
+mod few;
+mod formats;
+mod graph;
+mod holders;
+mod kv;
+mod launch;
+mod many;
+mod memory;
+mod module;
+mod norm;
+mod pack;
+mod project;
+mod ring;
+mod rope;
+mod route;
+mod staging;
+mod stream;
+mod take;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod upload;
+mod weights;
+
+pub use attention::{Attend, AttendScratch, AttendTiles};
+pub use candidates::Candidates;
+pub use device::{Device, DeviceInfo};
+pub use embed::Embed;
+pub use error::CudaError;
+pub use experts::{FeedForward, Routed};
+pub use formats::{embeds, multiplies};
+pub use graph::Graph;
+pub use holders::{Holder, holders};
+pub use kv::{KvCache, KvRows};
+pub use launch::Launch;
+pub use memory::{Buffer, Pinned, Span};
+pub use norm::{NormQuantize, Rounded};
+pub use pack::{Pack, TILE_ROWS};
+pub use project::{Product, Project};
+pub use ring::Tuning;
+pub use rope::{Rope, RopeAngles, RopeAppend};
+pub use route::{Group, Route, Tiles};
+pub use staging::Staging;
+pub use stream::{Event, Stream};
+pub use take::Take;
+pub use upload::Upload;
+pub use weights::{Weight, WeightStack};

@@ -1,0 +1,202 @@
+//! Several products of the same rows.
+
+use super::few;
+use super::launch::Grid;
+use super::many;
+use super::module::{Entry, PROJECT_FLOAT};
+use super::ring::{Rings, raw_bytes, room};
+use super::weights::Form;
+use super::{CudaError, DeviceInfo, Launch, Span, Tuning, Weight};
+use crate::abi::project::{DEPTH, PARTS, PROJECT_HEAD, Part, ProjectArgs};
+use crate::abi::shape::{Class, Shape};
+
+/// Rows up to which the kernels for few rows are faster, 8 rows at a time.
+const FEW: usize = 32;
+/// Rows that one pass over the weights serves.
+const TOKENS: usize = 8;
+
+/// One product of a projection.
+#[derive(Debug, Clone)]
+pub struct Product {
+    /// The matrix.
+    pub weight: Weight,
+    /// Added to every row: as many values as the matrix has rows.
+    pub bias: Option<Span<f32>>,
+    /// Rows of as many values as the matrix has rows.
+    pub out: Span<f32>,
+    /// Add to `out` instead of replacing it.
+    pub accumulate: bool,
+}
+
+/// `out (+)= w norm(x) (+ bias)` for every part: rows normalised and rounded once, weights read once for up to 8 rows.
+#[derive(Debug, Clone)]
+pub struct Project {
+    /// Rows of as many values as the matrices have columns.
+    pub x: Span<f32>,
+    /// Rows.
+    pub rows: usize,
+    /// As many gains as columns, and the epsilon; without, the rows are multiplied as they are.
+    pub norm: Option<(Span<f32>, f32)>,
+    /// The products.
+    pub parts: Vec<Product>,
+    /// Room for [`workspace_bytes`](Self::workspace_bytes): for rows that are rounded in memory. Without, each block rounds the
+    /// rows for itself, 8 at a time: fine for one.
+    pub workspace: Option<Span<u8>>,
+    /// How the kernels run.
+    pub tuning: Tuning,
+}
+
+impl Project {
+    /// Bytes of a workspace for `rows` rows.
+    #[must_use]
+    pub fn workspace_bytes(rows: usize, cols: usize) -> usize {
+        many::rounded_bytes(rows, cols, 1).max(many::rounded_bytes(rows, cols, 8))
+    }
+
+    /// The kernels: one for all parts whose formats read the same activations, for every 8 rows.
+    ///
+    /// # Errors
+    /// [`CudaError::NoProduct`] for a format without a product; [`CudaError::Contract`] when lengths, multiples or alignments do
+    /// not fit.
+    pub fn launches(&self, info: &DeviceInfo) -> Result<Vec<Launch>, CudaError> {
+        let forms: Vec<Form> = self.parts.iter().map(|part| self.check(part)).collect::<Result<_, _>>()?;
+        let mut launches = Vec::new();
+        for class in [Class::Wide, Class::Narrow, Class::Float] {
+            let parts: Vec<(&Product, Form)> = self
+                .parts
+                .iter()
+                .zip(&forms)
+                .filter(|(_, form)| form.class == class)
+                .map(|(p, f)| (p, *f))
+                .collect();
+            if class != Class::Float && !parts.is_empty() {
+                let parts: Vec<&Product> = parts.iter().map(|(part, _)| *part).collect();
+                launches.extend(match &self.workspace {
+                    // Weights that are read several times come from the second-level cache.
+                    Some(workspace) if self.rows > FEW => {
+                        many::project(self, info, class, &parts, workspace)?
+                    }
+                    workspace => few::project(self, info, class, &parts, workspace.as_ref())?,
+                });
+                continue;
+            }
+            for parts in parts.chunks(PARTS) {
+                let step = self.step(info, class, parts)?;
+                for first in (0..self.rows).step_by(step) {
+                    launches.push(self.launch(info, class, parts, first..self.rows.min(first + step))?);
+                }
+            }
+        }
+        Ok(launches)
+    }
+
+    fn check(&self, part: &Product) -> Result<Form, CudaError> {
+        let kernel = "project";
+        let equal = |what, found: usize, expected: usize| {
+            CudaError::equal(kernel, what, found as u64, expected as u64)
+        };
+        let form = part.weight.product("a weight")?;
+        let (rows, cols) = (part.weight.rows(), part.weight.cols());
+        equal("values of x", self.x.len(), self.rows * cols)?;
+        equal("values of an output", part.out.len(), self.rows * rows)?;
+        if let Some(bias) = &part.bias {
+            equal("values of a bias", bias.len(), rows)?;
+        }
+        if let Some((gain, _)) = &self.norm {
+            equal("values of the gain", gain.len(), cols)?;
+        }
+        let most = 1 << 19;
+        CudaError::require(kernel, "rows of a weight", rows as u64, rows <= most, || {
+            format!("at most {most}")
+        })?;
+        let addresses = self.x.address() | self.norm.as_ref().map_or(0, |(gain, _)| gain.address());
+        let rule = || "a multiple of 16".to_owned();
+        CudaError::require(kernel, "an address", addresses, addresses.is_multiple_of(16), rule)?;
+        Ok(form)
+    }
+
+    /// Rows of a launch: as many as have room in shared memory.
+    fn step(&self, info: &DeviceInfo, class: Class, parts: &[(&Product, Form)]) -> Result<usize, CudaError> {
+        let Some((part, _)) = parts.first() else { return Ok(TOKENS) };
+        let row = class.activation_bytes(part.weight.cols() as u32);
+        let room = u64::from(room(info, self.tuning, stage_bytes(parts)));
+        let fits = |tokens: usize| u64::from(PROJECT_HEAD) + tokens as u64 * u64::from(row) <= room;
+        // A kernel for 8 rows has room for 8 whatever it gets.
+        let step = [8, 4, 2, 1].into_iter().find(|tokens| fits(*tokens));
+        let rule = || format!("less than {}", info.shared_per_block);
+        CudaError::require("project", "shared memory of a row", row.into(), step.is_some(), rule)?;
+        Ok(step.unwrap_or(1))
+    }
+
+    fn launch(
+        &self,
+        info: &DeviceInfo,
+        class: Class,
+        parts: &[(&Product, Form)],
+        rows: std::ops::Range<usize>,
+    ) -> Result<Launch, CudaError> {
+        let cols = parts[0].0.weight.cols();
+        let (made, entry) = entry(rows.len());
+        let tuning = self.tuning.of(made);
+        let stage_bytes = stage_bytes(parts);
+        let raw_bytes = self.norm.as_ref().map_or(0, |_| raw_bytes(info, rows.len(), cols));
+        let fixed = PROJECT_HEAD + raw_bytes + made as u32 * class.activation_bytes(cols as u32);
+        let blocks = tuning.grid(info);
+        let turns = parts.iter().map(|(part, form)| {
+            let items = part.weight.rows().div_ceil((DEPTH * form.shape.side()) as usize);
+            tuning.turns(info, items, form.shape.chunks)
+        });
+        let rings = Rings::new(entry.name, info, tuning, fixed, stage_bytes, turns.sum())?;
+        let mut args = ProjectArgs {
+            x: self.x.address() + 4 * (rows.start * cols) as u64,
+            cols: cols as u32,
+            tokens: rows.len() as u32,
+            raw_bytes,
+            parts_used: parts.len() as u32,
+            stages: rings.stages,
+            stage_bytes,
+            ..ProjectArgs::default()
+        };
+        let mut uses = vec![self.x.memory().clone()];
+        let mut bytes = 4 * rows.len() * cols;
+        if let Some((gain, eps)) = &self.norm {
+            (args.gain, args.eps) = (gain.address(), *eps);
+            uses.push(gain.memory().clone());
+        }
+        for ((part, form), argument) in parts.iter().zip(&mut args.parts) {
+            let Product { weight, bias, out, accumulate } = part;
+            *argument = Part {
+                weight: weight.data().address(),
+                bias: bias.as_ref().map_or(0, Span::address),
+                out: out.address() + 4 * (rows.start * weight.rows()) as u64,
+                rows: weight.rows() as u32,
+                format: weight.format().id(),
+                accumulate: (*accumulate).into(),
+                share: weight.rows() as u32 / blocks,
+                extra: weight.rows() as u32 % blocks,
+                shape: form.shape,
+            };
+            uses.extend([weight.data().memory().clone(), out.memory().clone()]);
+            uses.extend(bias.as_ref().map(|bias| bias.memory().clone()));
+            bytes += weight.data().len() + 4 * rows.len() * weight.rows();
+        }
+        let grid = Grid { blocks, threads: rings.threads, shared_bytes: rings.shared_bytes };
+        Ok(Launch::new(entry, grid, args, bytes as u64, uses))
+    }
+}
+
+/// Bytes of a stage: of the largest part.
+fn stage_bytes(parts: &[(&Product, Form)]) -> u32 {
+    let stage = |shape: &Shape| match shape.chunks {
+        1 => shape.stage_bytes(1, DEPTH * shape.side()),
+        _ => shape.stage_bytes(DEPTH, 1),
+    };
+    parts.iter().map(|(_, form)| stage(&form.shape)).max().unwrap_or(16)
+}
+
+/// The smallest kernel for `tokens` rows, and how many it is made for.
+fn entry(tokens: usize) -> (usize, Entry<ProjectArgs>) {
+    let made = if tokens > 4 { 8 } else { tokens.next_power_of_two() };
+    let names = ["project_float_1", "project_float_2", "project_float_4", "project_float_8"];
+    (made, Entry::new(&PROJECT_FLOAT, names[made.ilog2() as usize]))
+}

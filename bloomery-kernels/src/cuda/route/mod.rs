@@ -1,0 +1,191 @@
+//! Experts of rows.
+
+mod group;
+
+pub use group::{Group, Tiles};
+
+use bloomery_gguf::Format;
+
+use super::launch::Grid;
+use super::memory::Allocation;
+use super::module::{Entry, ROUTE};
+use super::{CudaError, DeviceInfo, Launch, Span, Weight};
+use crate::abi::route::{self, CHAIN, EXPERTS, ROWS, RouteArgs, SLAB, USED};
+use crate::cpu::{RouterScore, RouterSpec};
+
+const ONE: Entry<RouteArgs> = Entry::new(&ROUTE, "route_1");
+const TWO: Entry<RouteArgs> = Entry::new(&ROUTE, "route_2");
+const FOUR: Entry<RouteArgs> = Entry::new(&ROUTE, "route_4");
+const NORM: Entry<RouteArgs> = Entry::new(&ROUTE, "route_norm");
+const LOGITS_2: Entry<RouteArgs> = Entry::new(&ROUTE, "route_logits_2");
+const LOGITS_4: Entry<RouteArgs> = Entry::new(&ROUTE, "route_logits_4");
+const CHOOSE: Entry<RouteArgs> = Entry::new(&ROUTE, "route_choose");
+
+const NAME: &str = "route";
+
+/// `normed = norm(x)`, and the experts of every row by its logits `router normed`.
+///
+/// Experts are those with the largest logits, of equal ones the lower number first; a NaN counts as minus infinity. A row's
+/// bits depend on no other row, nor on how many there are.
+#[derive(Debug, Clone)]
+pub struct Route {
+    /// `[rows][cols]`.
+    pub x: Span<f32>,
+    /// `[cols]` and the epsilon.
+    pub norm: (Span<f32>, f32),
+    /// `[rows][cols]`; not `x`.
+    pub normed: Span<f32>,
+    /// `[experts][cols]` in F32, F16 or BF16.
+    pub router: Weight,
+    /// How to choose.
+    pub spec: RouterSpec,
+    /// `[rows][used]`: the experts of a row by descending weight.
+    pub experts: Span<u32>,
+    /// `[rows][used]`.
+    pub weights: Span<f32>,
+    /// One value, if not all rows count: how many do. The others, which fill up a graph, get numbers that are no experts and
+    /// weights of 0.
+    pub live: Option<Span<u32>>,
+    /// [`Route::scratch_len`] values or more: 0 before the first launch, and 0 again after each one, so that launches in
+    /// order share them.
+    pub scratch: Span<u32>,
+}
+
+impl Route {
+    /// Values of scratch memory for `rows` rows.
+    #[must_use]
+    pub fn scratch_len(rows: usize, experts: usize) -> usize {
+        rows * route::stride(u32::try_from(experts).unwrap_or(EXPERTS)) as usize
+    }
+
+    /// The kernels, in order: one for up to 32 rows, else three.
+    ///
+    /// # Errors
+    /// [`CudaError::NoProduct`] for a router in another format; [`CudaError::Contract`] when numbers, lengths or alignments do not
+    /// fit.
+    pub fn launches(&self, info: &DeviceInfo) -> Result<Vec<Launch>, CudaError> {
+        let args = self.arguments()?;
+        let uses: Vec<_> = [&self.x, &self.norm.0, &self.normed, &self.weights]
+            .map(|span| span.memory().clone())
+            .into_iter()
+            .chain([&self.experts, &self.scratch].map(|span| span.memory().clone()))
+            .chain(self.live.as_ref().map(|live| live.memory().clone()))
+            .chain([self.router.data().memory().clone()])
+            .collect();
+        let router = self.router.data().len() as u64;
+        let bytes = Bytes { rows: 8 * self.x.len() as u64, router };
+        Ok(if args.rows <= ROWS {
+            vec![few(args, info, bytes, uses)]
+        } else {
+            many(args, info, bytes, &uses)
+        })
+    }
+
+    fn arguments(&self) -> Result<RouteArgs, CudaError> {
+        let Self { x, norm: (gain, eps), normed, router, spec, experts, weights, live, scratch } = self;
+        let (format, cols, count) = (router.format(), router.cols(), router.rows());
+        if !matches!(format, Format::F32 | Format::F16 | Format::BF16) {
+            return Err(CudaError::NoProduct { what: "a router", format });
+        }
+        let require = |what, found: usize, holds, rule: &dyn Fn() -> String| {
+            CudaError::require(NAME, what, found as u64, holds, rule)
+        };
+        let equal =
+            |what, found: usize, expected: usize| CudaError::equal(NAME, what, found as u64, expected as u64);
+        let most = 1 << 15;
+        let fits = cols > 0 && cols.is_multiple_of(4) && cols <= most;
+        require("columns", cols, fits, &|| format!("a multiple of 4, at most {most}"))?;
+        require("experts", count, count > 0 && count <= EXPERTS as usize, &|| format!("1 to {EXPERTS}"))?;
+        let used = spec.used;
+        let top = count.min(USED as usize);
+        require("experts of a row", used, used > 0 && used <= top, &|| format!("1 to {top}"))?;
+        let rows = x.len() / cols;
+        equal("values of x", x.len(), rows * cols)?;
+        let most = 1 << 20;
+        require("rows", rows, rows > 0 && rows <= most, &|| format!("1 to {most}"))?;
+        equal("values of the gain", gain.len(), cols)?;
+        equal("normed values", normed.len(), rows * cols)?;
+        equal("chosen experts", experts.len(), rows * used)?;
+        equal("weights", weights.len(), rows * used)?;
+        equal("numbers of live rows", live.as_ref().map_or(1, Span::len), 1)?;
+        let room = Self::scratch_len(rows, count);
+        require("scratch values", scratch.len(), scratch.len() >= room, &|| format!("at least {room}"))?;
+        let apart = normed.address() != x.address();
+        require("normed values", normed.len(), apart, &|| "apart from x".to_owned())?;
+        let router_address = router.data().address();
+        let addresses = x.address() | gain.address() | normed.address() | scratch.address() | router_address;
+        let rule = || "a multiple of 16".to_owned();
+        CudaError::require(NAME, "an address", addresses, addresses.is_multiple_of(16), rule)?;
+        let RouterScore::Softmax = spec.score;
+        Ok(RouteArgs {
+            x: x.address(),
+            gain: gain.address(),
+            normed: normed.address(),
+            router: router_address,
+            keys: scratch.address(),
+            experts: experts.address(),
+            weights: weights.address(),
+            live: live.as_ref().map_or(0, Span::address),
+            eps: *eps,
+            scale: spec.scale,
+            cols: cols as u32,
+            rows: rows as u32,
+            count: count as u32,
+            used: used as u32,
+            format: format.id(),
+            renormalize: spec.renormalize.into(),
+            share: 0,
+            choosers: 0,
+        })
+    }
+}
+
+/// What has to move.
+#[derive(Clone, Copy)]
+struct Bytes {
+    rows: u64,
+    router: u64,
+}
+
+/// Threads of a block, a chain each. Two warps at least: they choose, a row each.
+fn threads(cols: u32) -> u32 {
+    (cols.div_ceil(SLAB) * SLAB / CHAIN).next_multiple_of(32).clamp(64, 512)
+}
+
+fn few(args: RouteArgs, info: &DeviceInfo, bytes: Bytes, uses: Vec<std::sync::Arc<Allocation>>) -> Launch {
+    // As many blocks as there are processors, about, with the squarest shares: they read the least.
+    let (entry, experts, share) = match args.rows {
+        1..=4 => (ONE, 1, 4),
+        5..=8 => (TWO, 2, 4),
+        9..=16 => (FOUR, 4, 4),
+        _ => (FOUR, 4, 8),
+    };
+    let blocks = args.count.div_ceil(experts) * args.rows.div_ceil(share);
+    let threads = threads(args.cols);
+    // Blocks that wait must leave room for those that are waited for.
+    let room = (info.processors / 4).max(1);
+    let choosers = args.rows.div_ceil(threads / 32).min(blocks).min(room);
+    let sums = share * (experts + 1) * route::partials(args.cols.div_ceil(SLAB));
+    let grid = Grid { blocks, threads, shared_bytes: 4 * (sums + share) };
+    Launch::new(entry, grid, RouteArgs { share, choosers, ..args }, bytes.rows + bytes.router, uses)
+}
+
+fn many(
+    args: RouteArgs,
+    info: &DeviceInfo,
+    bytes: Bytes,
+    uses: &[std::sync::Arc<Allocation>],
+) -> Vec<Launch> {
+    let slabs = args.cols.div_ceil(SLAB);
+    let grid = Grid { blocks: args.rows, threads: threads(args.cols), shared_bytes: 4 * slabs };
+    let norm = Launch::new(NORM, grid, args, bytes.rows, uses.to_vec());
+    let tiles = |side: u32| args.rows.div_ceil(side) * args.count.div_ceil(side);
+    // Large tiles read less, small ones are more.
+    let (entry, side) = if tiles(64) * 2 > info.processors { (LOGITS_4, 64) } else { (LOGITS_2, 32) };
+    let grid = Grid { blocks: tiles(side), threads: 256, shared_bytes: 2 * 2 * 4 * side * (SLAB + 4) };
+    let logits = Launch::new(entry, grid, args, bytes.rows / 2 + bytes.router, uses.to_vec());
+    let grid = Grid { blocks: args.rows.div_ceil(8), threads: 256, shared_bytes: 0 };
+    let keys = 4 * u64::from(args.rows) * u64::from(args.count);
+    let choose = Launch::new(CHOOSE, grid, args, keys, uses.to_vec());
+    vec![norm, logits, choose]
+}

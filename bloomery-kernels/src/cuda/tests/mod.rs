@@ -1,0 +1,15 @@
+//! Every kernel against the CPU's numbers: on a card where there is one, else emulated.
+
+mod attention;
+mod candidates;
+mod census;
+mod embed;
+mod experts;
+mod group;
+mod norm;
+mod oracle;
+mod paged;
+mod project;
+mod rope;
+mod route;
+mod take;

@@ -1,0 +1,90 @@
+//! Products in double precision of the activations that the CPU's rounding gives, and how far off a kernel may be.
+
+use bloomery_gguf::{Format, blocks, blocks::Block, dequantize};
+
+use crate::abi::shape::{self, Class};
+use crate::cpu::{Form, Isa, Quantized};
+
+/// Formats that have products on a card.
+pub(super) const FORMATS: [Format; 9] = [
+    Format::Q4_K,
+    Format::Q5_K,
+    Format::Q6_K,
+    Format::Q3_K,
+    Format::IQ4_XS,
+    Format::Q8_0,
+    Format::BF16,
+    Format::F16,
+    Format::F32,
+];
+
+pub(super) fn class(format: Format) -> Class {
+    shape::class(format.id()).unwrap()
+}
+
+/// What products with `format` see of a row.
+pub(super) fn rounded(format: Format, x: &[f32]) -> Vec<f64> {
+    let form = match class(format) {
+        Class::Wide => Form::Q8x256,
+        Class::Narrow => Form::Q8x32,
+        Class::Float => return x.iter().copied().map(f64::from).collect(),
+    };
+    let mut quantized = Quantized::default();
+    quantized.fill(Isa::detect(), x, 1, x.len(), form);
+    let scales = quantized.scales(0);
+    let value = |(i, q): (usize, &i8)| f64::from(*q) * f64::from(scales[i / form.block_len()]);
+    quantized.values(0).iter().enumerate().map(value).collect()
+}
+
+/// Rows of weights in double precision, and the magnitudes of what each is a difference of.
+pub(super) struct Rows {
+    pub(super) cols: usize,
+    pub(super) values: Vec<f64>,
+    magnitudes: Vec<f64>,
+}
+
+impl Rows {
+    pub(super) fn new(format: Format, cols: usize, data: &[u8]) -> Self {
+        let mut values = vec![0.0; data.len() / format.block_bytes() * format.block_len()];
+        dequantize(format, data, &mut values).unwrap();
+        let values: Vec<f64> = values.into_iter().map(f64::from).collect();
+        let mut magnitudes: Vec<f64> = values.iter().map(|v| v.abs()).collect();
+        match format {
+            Format::Q4_K => add_offsets::<blocks::BlockQ4K>(data, &mut magnitudes),
+            Format::Q5_K => add_offsets::<blocks::BlockQ5K>(data, &mut magnitudes),
+            _ => {}
+        }
+        Self { cols, values, magnitudes }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.values.len() / self.cols
+    }
+
+    /// The product of row `r`, and how far off one in f32 may be.
+    ///
+    /// A lane adds its units in f32, two roundings each (the factor and the sum, and as many for minimums; floats: 8 sums), and
+    /// a tree of 5 adds the lanes; no partial sum is larger than the magnitudes' sum. The CPU's order has no more steps
+    /// than units of a block of 256, or 1/16 of the values.
+    pub(super) fn product(&self, r: usize, x: &[f64]) -> (f64, f64) {
+        let row = r * self.cols..(r + 1) * self.cols;
+        let exact = self.values[row.clone()].iter().zip(x).map(|(w, x)| w * x).sum();
+        let magnitude: f64 = self.magnitudes[row].iter().zip(x).map(|(w, x)| w * x.abs()).sum();
+        let steps = (self.cols as f64 / 16.0 + 12.0) * f64::from(f32::EPSILON);
+        (exact, magnitude * steps + 1e-30)
+    }
+}
+
+/// A value with a minimum is the difference of two that may be larger.
+fn add_offsets<B: Block>(data: &[u8], magnitudes: &mut [f64]) {
+    for (block, out) in data.chunks(B::BYTES).filter_map(B::read).zip(magnitudes.chunks_mut(B::LEN)) {
+        for (i, out) in out.iter_mut().enumerate() {
+            *out += 2.0 * f64::from(block.offset(i / 16).abs());
+        }
+    }
+}
+
+/// z / (1 + e^-z).
+pub(super) fn silu(z: f64) -> f64 {
+    z / (1.0 + (-z).exp())
+}

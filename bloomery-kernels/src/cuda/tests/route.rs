@@ -1,0 +1,272 @@
+//! Experts of rows: the CPU's, and the same bits however many rows there are.
+
+use bloomery_gguf::Format;
+
+use super::super::testing::{Place, places};
+use super::super::{CudaError, Route, Span, Weight};
+use crate::cpu::testing::{Rng, bits, weights};
+use crate::cpu::{Cpu, Isa, Matrix, Norm, Numerics, Pool, RouterSpec, Routes, Scratch};
+
+const EPS: f32 = 1e-6;
+
+struct Case {
+    count: usize,
+    cols: usize,
+    format: Format,
+    spec: RouterSpec,
+    /// Experts whose rows are those of lower ones: ties.
+    ties: bool,
+    /// Rows that have experts, if not all do.
+    live: Option<u32>,
+}
+
+/// What a launch writes.
+#[derive(Debug, PartialEq)]
+struct Got {
+    normed: Vec<u32>,
+    experts: Vec<u32>,
+    weights: Vec<u32>,
+}
+
+struct Setup {
+    x: Vec<f32>,
+    gain: Vec<f32>,
+    router: Vec<u8>,
+}
+
+/// All NaNs are the same.
+fn plain(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| if value.is_nan() { 1 } else { bits(&[*value])[0] }).collect()
+}
+
+impl Case {
+    fn new(count: usize, used: usize, cols: usize, format: Format) -> Self {
+        let spec = RouterSpec { scale: 1.5, ..RouterSpec::softmax(used) };
+        Self { count, cols, format, spec, ties: false, live: None }
+    }
+
+    fn setup(&self, rows: usize) -> Setup {
+        let mut rng = Rng::new((self.count * 31 + self.cols) as u64);
+        let router = weights(self.format, self.count * self.cols, 7);
+        let row_bytes = router.len() / self.count;
+        let distinct = if self.ties { self.count.div_ceil(3) } else { self.count };
+        let router = (0..self.count).flat_map(|e| router[e % distinct * row_bytes..][..row_bytes].to_vec());
+        let router = router.collect();
+        Setup { x: rng.normals(rows * self.cols), gain: rng.normals(self.cols), router }
+    }
+
+    /// The first `rows` rows of `setup`, twice, with the same scratch memory.
+    fn run(&self, place: &mut Place, setup: &Setup, rows: usize) -> Got {
+        let Self { count, cols, format, spec, .. } = self;
+        let x = place.buffer(&setup.x[..rows * cols]);
+        let gain = place.buffer(&setup.gain);
+        let router = Weight::new(*format, *count, *cols, place.buffer(&setup.router).span()).unwrap();
+        let scratch = place.buffer(&vec![0_u32; Route::scratch_len(rows, *count)]);
+        let live = self.live.map(|live| place.buffer(&[live]));
+        let mut all = Vec::new();
+        // Emulated blocks take their time.
+        let turns = if place.is_card() || rows * count < 500 { 2 } else { 1 };
+        for _ in 0..turns {
+            let normed = place.poison::<f32>(rows * cols);
+            let (experts, weights) =
+                (place.poison::<u32>(rows * spec.used), place.poison::<f32>(rows * spec.used));
+            let op = Route {
+                x: x.span(),
+                norm: (gain.span(), EPS),
+                normed: normed.span(),
+                router: router.clone(),
+                spec: *spec,
+                experts: experts.span(),
+                weights: weights.span(),
+                live: live.as_ref().map(|live| live.span()),
+                scratch: scratch.span(),
+            };
+            let launches = op.launches(place.info()).unwrap();
+            assert_eq!(launches.len(), if rows > 32 { 3 } else { 1 });
+            launches.iter().for_each(|launch| place.run(launch));
+            let got = Got {
+                normed: plain(&place.read(&normed)),
+                experts: place.read(&experts),
+                weights: plain(&place.read(&weights)),
+            };
+            assert!(place.read(&scratch).iter().all(|key| *key == 0), "scratch memory is not cleared");
+            all.push(got);
+        }
+        let got = all.remove(0);
+        assert!(all.iter().all(|again| *again == got), "the second time");
+        got
+    }
+
+    /// Compares with the CPU.
+    fn check(&self, setup: &Setup, got: &Got) {
+        let Self { count, cols, format, spec, .. } = self;
+        let rows = got.normed.len() / cols;
+        let name = format!("{rows} rows, {} of {count}, {cols} columns, {format}", spec.used);
+        let cpu = Cpu::new(Pool::new(std::num::NonZeroUsize::MIN), Isa::detect(), Numerics::Fast);
+        let mut normed = vec![0.0; rows * cols];
+        cpu.rms_norm(&setup.x[..rows * cols], rows, Norm { gain: &setup.gain, eps: EPS }, &mut normed)
+            .unwrap();
+        let (mut routes, mut scratch) = (Routes::default(), Scratch::default());
+        let router = Matrix::new(*format, *count, *cols, &setup.router).unwrap();
+        cpu.route(&normed, rows, router, spec, &mut routes, &mut scratch).unwrap();
+        for (got, expected) in got.normed.iter().map(|v| f32::from_bits(*v)).zip(&normed) {
+            // Half of what the sums of squares differ by, two roundings and an inverse on each side.
+            let most = (*cols as f32 / 16.0 + 16.0) * f32::EPSILON * expected.abs();
+            assert!((got - expected).abs() <= most, "{name}: {got} {expected}");
+        }
+        assert_eq!(got.experts, routes.experts, "{name}");
+        // Both sides add up to cols / 16 and cols / 64 + 11 terms below 25 in magnitude in turn.
+        let off = (*cols as f32 / 8.0 + 16.0) * (*cols as f32 / 16.0) * f32::EPSILON;
+        for (got, expected) in got.weights.iter().map(|v| f32::from_bits(*v)).zip(&routes.weights) {
+            let most = expected * (4.0 * off + 4e-6) + 1e-30;
+            assert!((got - expected).abs() <= most, "{name}: {got} {expected}");
+        }
+    }
+}
+
+fn place() -> Place {
+    places().pop().unwrap()
+}
+
+#[test]
+fn experts_are_the_cpus() {
+    let mut place = place();
+    let mut cases = vec![
+        (Case::new(8, 2, 32, Format::F32), 3),
+        (Case::new(8, 8, 100, Format::F16), 33),
+        (Case::new(60, 1, 96, Format::BF16), 2),
+        (Case::new(12, 1, 96, Format::BF16), 9),
+        (Case::new(20, 16, 1100, Format::F32), 2),
+        (Case::new(20, 8, 64, Format::F32), 31),
+        (Case::new(128, 8, 192, Format::F16), 1),
+        (Case::new(19, 2, 64, Format::BF16), 8),
+        (Case::new(130, 16, 64, Format::F32), 1),
+        (Case::new(512, 8, 32, Format::F32), 33),
+        (Case::new(1, 1, 4, Format::F32), 32),
+    ];
+    if place.is_card() {
+        cases.extend([1, 8, 32, 100, 4096].map(|rows| (Case::new(128, 8, 2048, Format::F32), rows)));
+        cases.extend([1, 3, 9, 33].map(|rows| (Case::new(512, 16, 2048, Format::F32), rows)));
+        cases.extend([1, 32].map(|rows| (Case::new(512, 8, 7168, Format::BF16), rows)));
+    }
+    for (mut case, rows) in cases {
+        case.check(&case.setup(rows), &case.run(&mut place, &case.setup(rows), rows));
+        if rows * case.count < 500 {
+            (case.ties, case.spec.renormalize) = (true, false);
+            case.check(&case.setup(rows), &case.run(&mut place, &case.setup(rows), rows));
+        }
+    }
+}
+
+#[test]
+fn a_row_is_routed_alike_among_any_number_of_rows() {
+    let mut place = place();
+    for case in [Case::new(17, 8, 132, Format::F32), Case::new(3, 2, 4196, Format::F16)] {
+        // More than one turn of a block's threads takes many columns.
+        let most = if case.cols < 1000 || place.is_card() { 100 } else { 34 };
+        let setup = case.setup(most);
+        let all = case.run(&mut place, &setup, most);
+        case.check(&setup, &all);
+        let counts: &[usize] = if most == 100 { &[1, 2, 3, 8, 9, 31, 32, 33] } else { &[1, 9, 33] };
+        for &rows in counts {
+            let got = case.run(&mut place, &setup, rows);
+            assert_eq!(got.normed, all.normed[..rows * case.cols], "{rows} rows");
+            assert_eq!(got.experts, all.experts[..rows * case.spec.used], "{rows} rows");
+            assert_eq!(got.weights, all.weights[..rows * case.spec.used], "{rows} rows");
+        }
+    }
+}
+
+#[test]
+fn rows_that_fill_up_a_graph_go_nowhere() {
+    let mut place = place();
+    let mut case = Case::new(9, 2, 64, Format::F32);
+    for rows in [3, 35] {
+        let setup = case.setup(rows);
+        case.live = None;
+        let mut expected = case.run(&mut place, &setup, rows);
+        case.live = Some(rows as u32 - 2);
+        expected.experts[2 * (rows - 2)..].fill(u32::MAX);
+        expected.weights[2 * (rows - 2)..].fill(0);
+        assert_eq!(case.run(&mut place, &setup, rows), expected, "{rows} rows");
+    }
+}
+
+#[test]
+fn tiles_of_both_sizes_have_the_same_logits() {
+    let mut place = place();
+    // 33 rows take the small tiles, enough for all processors the large ones.
+    let case = Case::new(12, 4, 68, Format::F32);
+    let rows = if place.is_card() { 64 * place.info().processors as usize } else { 130 };
+    let setup = case.setup(rows);
+    let all = case.run(&mut place, &setup, rows);
+    case.check(&setup, &all);
+    let few = case.run(&mut place, &setup, 33);
+    assert_eq!(few.weights, all.weights[..33 * 4]);
+}
+
+#[test]
+fn what_is_not_a_number_comes_last() {
+    let mut place = place();
+    for renormalize in [true, false] {
+        let mut case = Case::new(60, 8, 64, Format::F32);
+        case.spec.renormalize = renormalize;
+        let mut setup = case.setup(4);
+        // An expert is no number in every row, all are in row 1, and row 2 has infinities.
+        let nan = f32::NAN.to_le_bytes();
+        setup.router[17 * 4 * 64..][..4].copy_from_slice(&nan);
+        setup.x[64 + 3] = f32::NAN;
+        setup.x[128 + 3] = f32::INFINITY;
+        let got = case.run(&mut place, &setup, 4);
+        let cpu = Cpu::new(Pool::new(std::num::NonZeroUsize::MIN), Isa::detect(), Numerics::Fast);
+        let mut normed = vec![0.0; 4 * 64];
+        cpu.rms_norm(&setup.x, 4, Norm { gain: &setup.gain, eps: EPS }, &mut normed).unwrap();
+        let (mut routes, mut scratch) = (Routes::default(), Scratch::default());
+        let router = Matrix::new(case.format, 60, 64, &setup.router).unwrap();
+        cpu.route(&normed, 4, router, &case.spec, &mut routes, &mut scratch).unwrap();
+        assert_eq!(got.experts, routes.experts);
+        let nans = |values: Vec<f32>| values.iter().map(|v| v.is_nan()).collect::<Vec<_>>();
+        let weights = got.weights.iter().map(|w| if *w == 1 { f32::NAN } else { f32::from_bits(*w) });
+        assert_eq!(nans(weights.collect()), nans(routes.weights));
+    }
+}
+
+#[test]
+fn bad_calls_are_refused() {
+    let mut place = place();
+    let (x, gain) = (place.buffer(&[0.0_f32; 128]), place.buffer(&[0.0_f32; 64]));
+    let (normed, scratch) = (place.buffer(&[0.0_f32; 128]), place.buffer(&[0_u32; 256]));
+    let (experts, weights) = (place.buffer(&[0_u32; 4]), place.buffer(&[0.0_f32; 4]));
+    let matrix = |place: &mut Place, format: Format, count: usize| {
+        let bytes = place.buffer(&vec![0_u8; count * 64 / format.block_len() * format.block_bytes()]);
+        Weight::new(format, count, 64, bytes.span()).unwrap()
+    };
+    let op = Route {
+        x: x.span(),
+        norm: (gain.span(), EPS),
+        normed: normed.span(),
+        router: matrix(&mut place, Format::F32, 8),
+        spec: RouterSpec::softmax(2),
+        experts: experts.span(),
+        weights: weights.span(),
+        live: None,
+        scratch: scratch.span(),
+    };
+    assert!(op.launches(place.info()).is_ok());
+    let refused = |op: Route, place: &Place| op.launches(place.info()).unwrap_err();
+    let error = refused(Route { router: matrix(&mut place, Format::Q8_0, 8), ..op.clone() }, &place);
+    assert!(matches!(error, CudaError::NoProduct { .. }), "{error}");
+    let error = refused(Route { spec: RouterSpec::softmax(1), ..op.clone() }, &place);
+    assert_eq!(error.to_string(), "route: chosen experts is 4, must be 2");
+    let error = refused(Route { spec: RouterSpec::softmax(9), ..op.clone() }, &place);
+    assert_eq!(error.to_string(), "route: experts of a row is 9, must be 1 to 8");
+    let error = refused(Route { router: matrix(&mut place, Format::F32, 513), ..op.clone() }, &place);
+    assert_eq!(error.to_string(), "route: experts is 513, must be 1 to 512");
+    let short: Span<u32> = scratch.slice(0..255).unwrap();
+    let error = refused(Route { scratch: short, ..op.clone() }, &place);
+    assert_eq!(error.to_string(), "route: scratch values is 255, must be at least 256");
+    let error = refused(Route { normed: x.span(), ..op.clone() }, &place);
+    assert_eq!(error.to_string(), "route: normed values is 128, must be apart from x");
+    let odd = x.slice(0..63).unwrap();
+    assert!(Route { x: odd, ..op }.launches(place.info()).is_err());
+}
