@@ -71,6 +71,10 @@ pub enum LoadError {
     /// A shape there is no kernel for.
     #[error("kernel: {0}")]
     Kernel(#[from] KernelError),
+    /// The card does not take the model.
+    #[cfg(feature = "cuda")]
+    #[error(transparent)]
+    Cuda(#[from] bloomery_kernels::cuda::CudaError),
     /// The file's tokenizer is not supported or broken.
     #[error("tokenizer: {0}")]
     Tokenizer(#[from] TokenizerError),
@@ -114,7 +118,7 @@ pub enum PlanError {
     #[error(transparent)]
     Load(#[from] LoadError),
     /// The model and its caches are larger than the memory of a device.
-    #[error("does not fit {device}: {need} needed, {free} available [{}]", joined(terms))]
+    #[error("does not fit {device}: {need} needed, {free} available [{}]{}", joined(terms), held(holders))]
     DoesNotFit {
         /// The device, for people.
         device: String,
@@ -124,6 +128,22 @@ pub enum PlanError {
         free: Bytes,
         /// What was added up.
         terms: Vec<Term>,
+        /// Other programs that have memory of the device, as far as is known.
+        holders: Vec<String>,
+    },
+    /// The card that was asked for cannot be used.
+    #[error("card {card}: {why}")]
+    NoCard {
+        /// Its number.
+        card: usize,
+        /// What is there in its place.
+        why: String,
+    },
+    /// There are no kernels for the model, or for an option, on a card.
+    #[error("not on a card: {why}")]
+    NotOnCard {
+        /// What there is no kernel for.
+        why: String,
     },
     /// An option has a value that makes no sense.
     #[error("{option} = {value}: {why}")]
@@ -135,6 +155,10 @@ pub enum PlanError {
         /// What would be right.
         why: String,
     },
+}
+
+fn held(holders: &[String]) -> String {
+    if holders.is_empty() { String::new() } else { format!("; held by {}", holders.join(", ")) }
 }
 
 fn joined(terms: &[Term]) -> String {
@@ -245,6 +269,10 @@ pub enum EngineError {
     /// A kernel's contract was broken: a defect of the engine.
     #[error("kernel: {0}")]
     Kernel(#[from] KernelError),
+    /// The card failed.
+    #[cfg(feature = "cuda")]
+    #[error(transparent)]
+    Cuda(#[from] bloomery_kernels::cuda::CudaError),
     /// A step panicked earlier; the engine's caches are not to be trusted.
     #[error("an earlier step failed in the middle; load the model again")]
     Poisoned,

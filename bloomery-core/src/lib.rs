@@ -43,11 +43,12 @@ mod units;
 mod weights;
 
 pub use arch::supported as supported_architectures;
+pub use backend::{GraphFacts, StageTime};
 pub use bloomery_kernels::cpu::{Isa, KvType, Numerics};
 pub use engine::{Engine, Facts, Logits, Turn};
 pub use error::{EngineError, Error, LoadError, PlanError, Term};
 pub use generate::{Cancel, Conversation, Generation, Params, Piece, StopReason, Timings};
-pub use plan::{Context, EngineBuilder, HostFacts, ModelSource, Placement, Plan, Progress};
+pub use plan::{CardFacts, Cards, Context, EngineBuilder, HostFacts, ModelSource, Placement, Plan, Progress};
 pub use prefix::PrefixStats;
 pub use session::Session;
 pub use state::Snapshot;

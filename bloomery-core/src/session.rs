@@ -1,7 +1,8 @@
 //! One conversation's state.
 
-use crate::engine::{Engine, Logits, Turn};
+use crate::engine::{Engine, Logits, Readout, Turn};
 use crate::error::EngineError;
+use crate::sampling::Needs;
 use crate::state::{SequenceState, Snapshot};
 
 /// The tokens of one conversation and what the model remembers of them. `Send`: sessions may move between threads.
@@ -66,16 +67,22 @@ impl Session {
     /// Appends `tokens` and returns the logits after the last one: one value per id of the vocabulary. On error the
     /// session is as it was.
     pub fn prefill(&mut self, tokens: &[u32]) -> Result<&[f32], EngineError> {
+        self.logits = self.feed(tokens, Needs::All)?.into_rows();
+        Ok(&self.logits)
+    }
+
+    /// As [`prefill`](Self::prefill), for a sampler that needs so much.
+    pub(crate) fn feed(&mut self, tokens: &[u32], needs: Needs) -> Result<Readout, EngineError> {
         if tokens.is_empty() {
             return Err(EngineError::NoTokens { what: "prefill" });
         }
         let engine = self.engine.clone();
-        let mut turn = [Turn::new(self, tokens, Logits::Last)];
+        let mut turn = [Turn::new(self, tokens, Logits::Last).needing(needs)];
         engine.step(&mut turn)?;
         let [turn] = turn;
-        self.logits = turn.into_logits();
+        let readout = turn.into_readout();
         self.unfed = None;
-        Ok(&self.logits)
+        Ok(readout)
     }
 
     /// Appends one token and returns the logits after it.
@@ -149,7 +156,7 @@ impl Session {
 
     /// Copies the session's state out of the engine.
     pub fn snapshot(&self) -> Result<Snapshot, EngineError> {
-        let backend = self.engine.inner.backend()?;
+        let mut backend = self.engine.inner.backend()?;
         let read = |&page: &u32| {
             let mut bytes = Vec::with_capacity(backend.page_bytes());
             backend.read_page(page, &mut bytes);

@@ -42,6 +42,34 @@ impl View {
     }
 }
 
+/// A matrix or a stack as a card holds it: `count` matrices of `rows` rows, one after the other.
+#[cfg(feature = "cuda")]
+#[derive(Debug, Clone)]
+pub(crate) struct Packed<'g> {
+    pub(crate) name: &'g str,
+    pub(crate) format: Format,
+    pub(crate) count: usize,
+    pub(crate) rows: usize,
+    pub(crate) cols: usize,
+    /// The file's bytes, in order.
+    pub(crate) pieces: Vec<&'g [u8]>,
+}
+
+#[cfg(feature = "cuda")]
+impl View {
+    fn packed<'g>(&'g self, gguf: &'g Gguf) -> Packed<'g> {
+        let Self { tensor, count, stride, first, rows, cols } = self;
+        let data = gguf.data(tensor);
+        let (start, len) = (first * self.row_bytes(), rows * self.row_bytes());
+        let pieces = if rows == stride {
+            vec![data]
+        } else {
+            data.chunks_exact(stride * self.row_bytes()).map(|matrix| &matrix[start..start + len]).collect()
+        };
+        Packed { name: &tensor.name, format: tensor.format, count: *count, rows: *rows, cols: *cols, pieces }
+    }
+}
+
 /// Every tensor the program reads.
 #[derive(Debug, Default)]
 pub(crate) struct Weights {
@@ -75,6 +103,18 @@ impl Weights {
         Ok(values)
     }
 
+    /// Every matrix, in the order of their ids.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn packed_matrices<'g>(&'g self, gguf: &'g Gguf) -> impl Iterator<Item = Packed<'g>> {
+        self.matrices.iter().map(|view| view.packed(gguf))
+    }
+
+    /// Every stack, in the order of their ids.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn packed_stacks<'g>(&'g self, gguf: &'g Gguf) -> impl Iterator<Item = Packed<'g>> {
+        self.stacks.iter().map(|view| view.packed(gguf))
+    }
+
     pub(crate) fn vector_ids(&self) -> impl Iterator<Item = VectorId> {
         (0..self.vectors.len()).map(VectorId)
     }
@@ -87,6 +127,39 @@ impl Weights {
         self.matrices[id.0].bytes()
     }
 
+    #[cfg(feature = "cuda")]
+    pub(crate) fn vector_len(&self, id: VectorId) -> usize {
+        self.vectors[id.0].elements() as usize
+    }
+
+    #[cfg(feature = "cuda")]
+    pub(crate) fn matrix_rows(&self, id: MatrixId) -> usize {
+        self.matrices[id.0].rows
+    }
+
+    #[cfg(feature = "cuda")]
+    pub(crate) fn matrix_cols(&self, id: MatrixId) -> usize {
+        self.matrices[id.0].cols
+    }
+
+    /// Matrices of the stack.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn stack_count(&self, id: StackId) -> usize {
+        self.stacks[id.0].count
+    }
+
+    /// Columns of one matrix of the stack.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn stack_cols(&self, id: StackId) -> usize {
+        self.stacks[id.0].cols
+    }
+
+    /// Rows of one matrix of the stack.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn stack_rows(&self, id: StackId) -> usize {
+        self.stacks[id.0].rows
+    }
+
     /// Bytes of one matrix of the stack.
     pub(crate) fn expert_bytes(&self, id: StackId) -> Bytes {
         let view = &self.stacks[id.0];
@@ -95,6 +168,20 @@ impl Weights {
 }
 
 impl VectorId {
+    pub(crate) fn index(self) -> usize {
+        self.0
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl MatrixId {
+    pub(crate) fn index(self) -> usize {
+        self.0
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl StackId {
     pub(crate) fn index(self) -> usize {
         self.0
     }

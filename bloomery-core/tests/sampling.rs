@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
+#[path = "sampling/candidates.rs"]
+mod candidates;
 #[path = "sampling/chain.rs"]
 mod chain;
 #[path = "sampling/draws.rs"]

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bloomery_core::chat::ChatTemplate;
 use bloomery_core::constrain::Grammar;
 use bloomery_core::scheduler::Scheduler;
-use bloomery_core::{HostFacts, Isa, Progress};
+use bloomery_core::{CardFacts, Cards, HostFacts, Isa, Progress};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{interval, sleep};
 
@@ -91,7 +91,18 @@ fn printed(what: Print) -> String {
         Print::Completion => args::completion(),
         Print::Devices => {
             let HostFacts { available, cores, .. } = HostFacts::read();
-            format!("CPU: {:?} kernels, {cores} cores, {available} available\n", Isa::detect())
+            let cpu = format!("CPU: {:?} kernels, {cores} cores, {available} available\n", Isa::detect());
+            let cards = Cards::read();
+            let card = |number| match cards.facts(number) {
+                Ok(CardFacts { name, total, free, .. }) => {
+                    format!("CUDA{number}: {name}, {total}, {free} available\n")
+                }
+                Err(why) => format!("CUDA{number}: {why}\n"),
+            };
+            match cards.count() {
+                0 => cpu + &cards.facts(0).err().map_or_else(String::new, |why| format!("no card: {why}\n")),
+                count => (0..count).fold(cpu, |text, number| text + &card(number)),
+            }
         }
     }
 }
@@ -175,6 +186,10 @@ async fn load_and_watch(settings: Settings, ready: &Ready) -> Failure {
 pub fn load(settings: Settings) -> Result<App, Failure> {
     let named = |failure: Failure| failure.about(&settings.serve.model_path);
     let plan = settings.engine.plan().map_err(|error| named(error.into()))?;
+    // Said twice, because a slow server is noticed late.
+    if let Some(why) = plan.why().filter(|_| settings.engine.asked_for_card) {
+        tracing::warn!("the model is not on a card: {why}");
+    }
     tracing::info!("{plan}");
     let began = Instant::now();
     let mut said = began;

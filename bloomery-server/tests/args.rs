@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use bloomery_core::Params;
+use bloomery_core::{Params, Placement};
 use bloomery_server::args::{self, ArgError, Command, Settings, help, parse};
 
 /// Flags and variables of llama-server and bloomery, listed independently of the table under test.
@@ -240,7 +240,10 @@ fn mistakes_are_named() {
         (&["--jinja=perhaps"], "--jinja perhaps: expected on/true/1/enabled"),
         (&["-ctk", "q4_0"], "-ctk: caches of type q4_0 are not in this release"),
         (&["-ctv", "q8_0"], "--cache-type-k f16 with --cache-type-v q8_0: both must be the same"),
-        (&["--place", "bp"], "--place bp: this build knows cpu and auto"),
+        (&["--place", "bp"], "--place bp: expected auto, cpu, cuda or cuda with a number"),
+        (&["-ngl", "many"], "-ngl many: expected a number, auto or all"),
+        (&["-dev", "Vulkan0"], "-dev Vulkan0: expected none, or a name of --list-devices"),
+        (&["-dev", "CUDA0,CUDA1"], "-dev: a model on several devices is not in this release"),
         (
             &["--chat-template", "nosuch"],
             "--chat-template nosuch: is neither Jinja text, a file nor one of: bailing, chatglm3",
@@ -312,8 +315,32 @@ fn what_has_no_effect_says_so_once_a_reason() {
         [
             "--gpu-layers is given more than once: the last one counts",
             "--port is given more than once: the last one counts",
-            "-ngl, -cmoe, -ot: no effect: this build computes on the CPU only",
+            "-cmoe, -ot: no effect: a model is on one device as a whole",
         ]
+    );
+}
+
+#[test]
+fn flags_that_name_devices_agree_on_one() {
+    let place = |words: &[&str]| settings(words).engine.placement;
+    assert_eq!(place(&[]), Placement::Auto);
+    for words in [&["-ngl", "99"] as &[&str], &["-ngl", "all"], &["-ngl", "auto"], &["-ngl", "-1"]] {
+        assert_eq!(place(words), Placement::Auto, "{words:?}");
+    }
+    for words in [&["-ngl", "0"] as &[&str], &["-dev", "none"], &["-ngl", "0", "-mg", "1"], &["-dev", "CPU"]]
+    {
+        assert_eq!(place(words), Placement::Cpu, "{words:?}");
+    }
+    for words in [
+        &["-dev", "CUDA1"] as &[&str],
+        &["-mg", "1"],
+        &["-ngl", "99", "-mg", "1"],
+        &["--place", "cuda1", "-ngl", "0"],
+    ] {
+        assert_eq!(place(words), Placement::Card(1), "{words:?}");
+    }
+    assert!(
+        settings(&["-ngl", "99"]).engine.asked_for_card && !settings(&["-ngl", "auto"]).engine.asked_for_card
     );
 }
 

@@ -8,9 +8,9 @@ use clap::Parser;
 use crate::test::{Kind, Test};
 
 /// Flags that clap cannot spell.
-pub(crate) const ALIASES: [Alias; 4] = {
-    let [k, v] = MODEL_ALIASES;
-    [k, v, ("-npl", "--parallel"), ("-ub", "--ubatch-size")]
+pub(crate) const ALIASES: [Alias; 5] = {
+    let [k, v, layers] = MODEL_ALIASES;
+    [k, v, layers, ("-npl", "--parallel"), ("-ub", "--ubatch-size")]
 };
 
 const HELP: &str = "Tests are llama-bench's: pp512 runs a prompt of 512 random ids, tg128 steps through 128 random ids one at a \
@@ -57,6 +57,9 @@ pub(crate) struct Args {
     /// Time the start instead: plan, load, first token
     #[arg(long, conflicts_with = "against")]
     pub(crate) load: bool,
+    /// Also a table of where the time of a card goes: kernels one by one, which takes longer than a whole step
+    #[arg(long, conflicts_with_all = ["against", "load"])]
+    pub(crate) stages: bool,
 }
 
 impl Args {
@@ -133,6 +136,7 @@ mod tests {
         let args = parse("-p 0 -n 16").unwrap();
         assert_eq!(args.tests().len(), 1);
         assert_eq!((args.context(), args.repetitions, args.ubatch_size), (16, 5, 512));
+        assert!(parse("-ngl 99 --stages").is_ok() && parse("-ngl 99 --place cpu").is_err());
         assert!(parse("-npl 0").is_err() && parse("--min-ratio 1").is_err());
         assert!(parse("--against llama-bench --against-args -fa_on --min-ratio 1.2").is_ok());
     }

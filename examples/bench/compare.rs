@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use bloomery_core::Placement;
 use bloomery_examples::stats::median;
 use bloomery_examples::{CacheType, Failure, ModelArgs, Status};
 
@@ -14,24 +15,24 @@ use crate::theirs::Theirs;
 
 pub(crate) fn run(args: &Args, program: &Path) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
-    writeln!(out, "| model | threads | test | bloomery t/s | llama.cpp t/s | ratio | GB/s |")?;
-    writeln!(out, "|---|---:|---|---:|---:|---:|---:|")?;
+    writeln!(out, "| model | on | test | bloomery t/s | llama.cpp t/s | ratio | GB/s |")?;
+    writeln!(out, "|---|---|---|---:|---:|---:|---:|")?;
     let mut low = Vec::new();
     for model in args.models() {
         let mut runner = Runner::new(args, &model)?;
         let theirs = theirs(args, program, &model, runner.threads())?;
-        let (name, threads) = (file_name(&model), runner.threads());
+        let (name, place) = (file_name(&model), runner.place().to_owned());
         for test in args.tests() {
             let (ours, theirs) = rounds(&mut runner, &theirs, test, args.repetitions)?;
             let gigabytes = runner.gigabytes(test, ours);
             let Some(theirs) = theirs else {
-                writeln!(out, "| {name} | {threads} | {test} | {ours:.2} | | | {gigabytes} |")?;
+                writeln!(out, "| {name} | {place} | {test} | {ours:.2} | | | {gigabytes} |")?;
                 continue;
             };
             let ratio = ours / theirs;
             writeln!(
                 out,
-                "| {name} | {threads} | {test} | {ours:.2} | {theirs:.2} | {ratio:.2} | {gigabytes} |"
+                "| {name} | {place} | {test} | {ours:.2} | {theirs:.2} | {ratio:.2} | {gigabytes} |"
             )?;
             out.flush()?;
             if args.min_ratio.is_some_and(|least| ratio < least) {
@@ -80,7 +81,7 @@ fn theirs<'a>(
         threads,
         cache: model.cache()?.unwrap_or(CacheType::F16),
         ubatch: args.ubatch_size,
-        cpu_only: model.place == "cpu",
+        cpu_only: model.placement()? == Placement::Cpu,
         extra: extra.split_whitespace().map(str::to_owned).collect(),
     })
 }

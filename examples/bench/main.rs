@@ -4,6 +4,7 @@
 mod args;
 mod compare;
 mod ours;
+mod stages;
 mod start;
 mod test;
 mod theirs;
@@ -31,8 +32,8 @@ fn bench(args: Args) -> Result<(), Failure> {
         return compare::run(&args, program);
     }
     let mut out = io::stdout().lock();
-    writeln!(out, "| model | size | params | threads | test | t/s | GB/s |")?;
-    writeln!(out, "|---|---:|---:|---:|---|---:|---:|")?;
+    writeln!(out, "| model | size | params | on | test | t/s | GB/s |")?;
+    writeln!(out, "|---|---:|---:|---|---|---:|---:|")?;
     for model in args.models() {
         let facts = Facts::read(&model)?;
         let mut runner = Runner::new(&args, &model)?;
@@ -41,12 +42,15 @@ fn bench(args: Args) -> Result<(), Failure> {
             let rates = (0..args.repetitions).map(|_| runner.rate(test)).collect::<Result<Vec<f64>, _>>()?;
             let gigabytes = runner.gigabytes(test, mean(&rates));
             let (rate, spread) = (mean(&rates), deviation(&rates));
-            let (Facts { name, size, params }, threads) = (&facts, runner.threads());
+            let (Facts { name, size, params }, place) = (&facts, runner.place());
             writeln!(
                 out,
-                "| {name} | {size} | {params} | {threads} | {test} | {rate:.2} ± {spread:.2} | {gigabytes} |"
+                "| {name} | {size} | {params} | {place} | {test} | {rate:.2} ± {spread:.2} | {gigabytes} |"
             )?;
             out.flush()?;
+        }
+        if args.stages {
+            stages::write(&mut out, &mut runner, &args.tests())?;
         }
     }
     Ok(())

@@ -2,11 +2,15 @@
 
 use std::time::Instant;
 
-use bloomery_core::{Context, Engine, EngineError, Logits, Session, Turn};
+use bloomery_core::sampling::Needs;
+use bloomery_core::{Context, Engine, EngineError, Logits, Placement, Session, StageTime, Turn};
 use bloomery_examples::{Failure, ModelArgs, Random, load};
 
 use crate::args::Args;
 use crate::test::{Kind, Test};
+
+/// What comes back of a step of one token a sequence: as much as greedy choice looks at.
+const GREEDY: Needs = Needs::Top(1);
 
 /// An engine with the sessions that the widest test needs.
 pub(crate) struct Runner {
@@ -14,6 +18,7 @@ pub(crate) struct Runner {
     sessions: Vec<Session>,
     random: Random,
     threads: usize,
+    place: String,
 }
 
 impl Runner {
@@ -23,9 +28,13 @@ impl Runner {
         let builder = builder.step_rows(args.ubatch_size as usize);
         let plan = builder.plan().map_err(|error| Failure::from(error).about(model.name()))?;
         let threads = plan.threads().get();
+        let place = match plan.placement() {
+            Placement::Card(number) => format!("CUDA{number}"),
+            _ => format!("{threads} threads"),
+        };
         let engine = load(plan).map_err(|failure| failure.about(model.name()))?;
         let sessions = (0..args.sessions()).map(|_| engine.session()).collect::<Result<_, _>>()?;
-        Ok(Self { engine, sessions, random: Random::new(1), threads })
+        Ok(Self { engine, sessions, random: Random::new(1), threads, place })
     }
 
     /// CPU threads of the engine.
@@ -33,11 +42,31 @@ impl Runner {
         self.threads
     }
 
-    /// One unmeasured round: a whole prompt, or one step.
+    /// The card, or how many threads of the CPU.
+    pub(crate) fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// The stages of one step of a test; none on the CPU. Of a prompt, the last step.
+    pub(crate) fn stages(&mut self, test: Test) -> Result<Vec<StageTime>, Failure> {
+        self.fill(test)?;
+        let count = match test.kind {
+            Kind::Prompt => test.tokens.min(self.engine.step_rows()),
+            Kind::Generate => 1,
+        };
+        let ids = self.ids(count * test.parallel, false);
+        let pairs = self.sessions.iter_mut().zip(ids.chunks_exact(count));
+        let mut turns: Vec<Turn<'_>> =
+            pairs.map(|(session, ids)| Turn::new(session, ids, Logits::Last).timed()).collect();
+        self.engine.step(&mut turns)?;
+        Ok(turns[0].stages().to_vec())
+    }
+
+    /// One unmeasured round: a whole prompt, or as many steps as a card takes to capture one.
     pub(crate) fn warm_up(&mut self, test: Test) -> Result<(), Failure> {
         let tokens = match test.kind {
             Kind::Prompt => test.tokens,
-            Kind::Generate => 1,
+            Kind::Generate => test.tokens.min(3),
         };
         self.rate(Test { tokens, ..test }).map(|_| ())
     }
@@ -90,7 +119,9 @@ impl Runner {
     fn step(&mut self, tokens: &[u32]) -> Result<(), EngineError> {
         let pairs = self.sessions.iter_mut().zip(tokens);
         let mut turns: Vec<Turn<'_>> = pairs
-            .map(|(session, token)| Turn::new(session, std::slice::from_ref(token), Logits::Last))
+            .map(|(session, token)| {
+                Turn::new(session, std::slice::from_ref(token), Logits::Last).needing(GREEDY)
+            })
             .collect();
         self.engine.step(&mut turns)
     }

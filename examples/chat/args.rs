@@ -8,9 +8,9 @@ use clap::Parser;
 use crate::sampling::SamplingArgs;
 
 /// Flags that clap cannot spell.
-pub(crate) const ALIASES: [Alias; 5] = {
-    let [k, v] = bloomery_examples::MODEL_ALIASES;
-    [k, v, ("-sys", "--system"), ("-rea", "--reasoning"), ("-sp", "--special")]
+pub(crate) const ALIASES: [Alias; 6] = {
+    let [k, v, layers] = bloomery_examples::MODEL_ALIASES;
+    [k, v, layers, ("-sys", "--system"), ("-rea", "--reasoning"), ("-sp", "--special")]
 };
 
 const CODES: &str = "Exit codes (sysexits.h): 0 done; 64 wrong usage; 65 the prompt is too long or the template refuses it; \

@@ -10,7 +10,8 @@ use crate::args::Alias;
 use crate::exit::{Failure, Status};
 
 /// Flags of [`ModelArgs`] that clap cannot spell.
-pub const MODEL_ALIASES: [Alias; 2] = [("-ctk", "--cache-type-k"), ("-ctv", "--cache-type-v")];
+pub const MODEL_ALIASES: [Alias; 3] =
+    [("-ctk", "--cache-type-k"), ("-ctv", "--cache-type-v"), ("-ngl", "--gpu-layers")];
 
 /// Which model, and how it runs.
 #[derive(Debug, Clone, Default, Args)]
@@ -21,9 +22,12 @@ pub struct ModelArgs {
     /// CPU threads [default: the physical cores]
     #[arg(short, long, value_name = "N", default_value_t = -1, hide_default_value = true, allow_negative_numbers = true)]
     pub threads: i32,
-    /// Where weights live: auto or cpu
+    /// Where the model is: auto, cpu, cuda, or cuda with a number
     #[arg(long, value_name = "WORD", default_value = "auto")]
     pub place: String,
+    /// 0: the CPU; more, or all: as a whole on the first card, or not at all (also -ngl) [default: as --place says]
+    #[arg(long, value_name = "N|all", conflicts_with = "place")]
+    pub gpu_layers: Option<String>,
     /// Type of cached keys and values (also -ctk) [default: f16, f32 with exact numerics]
     #[arg(long, value_name = "TYPE")]
     pub cache_type_k: Option<CacheType>,
@@ -90,11 +94,26 @@ impl ModelArgs {
         }
     }
 
+    /// Where the model was asked to be.
+    pub fn placement(&self) -> Result<Placement, Failure> {
+        match self.gpu_layers.as_deref() {
+            None | Some("auto") => Ok(self.place.parse()?),
+            Some("all") => Ok(Placement::card(0)),
+            Some(word) => match word.parse::<u32>() {
+                Ok(0) => Ok(Placement::Cpu),
+                Ok(_) => Ok(Placement::card(0)),
+                Err(_) => {
+                    let message = format!("--gpu-layers {word}: must be a number, all or auto");
+                    Err(Failure::new(Status::Usage, message))
+                }
+            },
+        }
+    }
+
     /// An engine builder with these flags.
     pub fn builder(&self) -> Result<EngineBuilder, Failure> {
         let source = self.model.clone().map_or_else(ModelSource::demo, ModelSource::from);
-        let place: Placement = self.place.parse()?;
-        let mut builder = Engine::builder(source).placement(place);
+        let mut builder = Engine::builder(source).placement(self.placement()?);
         match self.threads {
             -1 => {}
             n => match usize::try_from(n).ok().and_then(NonZeroUsize::new) {

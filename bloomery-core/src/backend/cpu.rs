@@ -3,12 +3,13 @@
 use bloomery_gguf::Gguf;
 use bloomery_kernels::cpu::{
     Activation, AttentionScratch, AttentionSpec, Cpu, Experts, Ffn, HeadSpec, KernelError, Matrix, Norm,
-    Part, Pool, RopeSpec, RopeTable, RouterSpec, Routes, RowSlot, RowView, Scratch, Yarn,
+    Part, Pool, RopeSpec, RopeTable, RouterSpec, Routes, RowSlot, RowView, Scratch,
 };
 
 use super::cache::LayerCache;
-use super::{Backend, Batch};
-use crate::def::{self, Act, Router, Scaling};
+use super::rope::rope_spec;
+use super::{Answer, Backend, Batch, Readback};
+use crate::def::{Act, Router};
 use crate::error::{EngineError, LoadError};
 use crate::plan::Plan;
 use crate::program::{Attention, AttentionId, Buffer, Gain, Op, Program, Projection, Rows};
@@ -66,35 +67,16 @@ impl CpuBackend {
     }
 }
 
-fn rope_spec(rope: &def::Rope, factors: Vec<f32>) -> RopeSpec {
-    let pairs = match rope.pairs {
-        def::Pairs::Halves => bloomery_kernels::cpu::Pairs::Neox,
-        def::Pairs::Adjacent => bloomery_kernels::cpu::Pairs::Norm,
-    };
-    let mut spec = RopeSpec::new(pairs, rope.dims, rope.base);
-    spec.factors = factors;
-    match rope.scaling {
-        Scaling::None => {}
-        Scaling::Linear { factor } => spec.freq_scale = 1.0 / factor,
-        Scaling::Yarn { factor, original_context, beta_fast, beta_slow, attention_factor } => {
-            spec.freq_scale = 1.0 / factor;
-            let original_context = u32::try_from(original_context).unwrap_or(u32::MAX);
-            spec.yarn = Some(Yarn { ext_factor: 1.0, beta_fast, beta_slow, original_context });
-            spec.attn_factor = attention_factor * RopeSpec::yarn_magnitude(factor);
-        }
-    }
-    spec
-}
-
 impl Backend for CpuBackend {
-    fn step(&mut self, mut batch: Batch<'_>) -> Result<&[f32], EngineError> {
+    fn step(&mut self, mut batch: Batch<'_>) -> Result<Answer<'_>, EngineError> {
         let trace = batch.trace.take();
         let mut step = Step::new(self, &batch);
         step.size_buffers();
         let mut traced = Vec::new();
         let program = &step.model.program;
         // The head is the last op; hidden states are what it would have read.
-        let (ops, last) = match (batch.hidden, program.ops.split_last()) {
+        let wants_hidden = batch.want == Readback::Hidden;
+        let (ops, last) = match (wants_hidden, program.ops.split_last()) {
             (true, Some((_, ops))) => (ops, Some(&program.hidden.op)),
             _ => (program.ops.as_slice(), None),
         };
@@ -108,14 +90,14 @@ impl Backend for CpuBackend {
             trace.layers = traced;
         }
         let Program { logits, hidden, .. } = &self.model.program;
-        Ok(&self.buffers[if batch.hidden { hidden.buffer.index } else { logits.index }])
+        Ok(Answer::Rows(&self.buffers[if wants_hidden { hidden.buffer.index } else { logits.index }]))
     }
 
     fn copy_page(&mut self, from: PageId, to: PageId) {
         self.caches.iter_mut().for_each(|cache| cache.copy_page(from, to));
     }
 
-    fn read_page(&self, page: PageId, out: &mut Vec<u8>) {
+    fn read_page(&mut self, page: PageId, out: &mut Vec<u8>) {
         self.caches.iter().for_each(|cache| cache.read_page(page, out));
     }
 

@@ -2,8 +2,13 @@
 
 mod cache;
 mod cpu;
+#[cfg(feature = "cuda")]
+pub(crate) mod cuda;
+mod rope;
 
 pub(crate) use cpu::CpuBackend;
+#[cfg(feature = "cuda")]
+pub(crate) use cuda::CudaBackend;
 
 use crate::error::EngineError;
 use crate::state::PageId;
@@ -19,12 +24,60 @@ pub(crate) struct Batch<'a> {
     pub(crate) sequences: &'a [usize],
     /// Pages of every sequence, with room for all its rows.
     pub(crate) pages: &'a [&'a [PageId]],
-    /// Rows whose logits are wanted, ascending.
+    /// Rows that something is wanted of, ascending.
     pub(crate) outputs: &'a [usize],
-    /// The normed hidden states of the outputs are wanted in place of their logits.
-    pub(crate) hidden: bool,
+    /// What is wanted of them.
+    pub(crate) want: Readback,
     /// Where to report the experts chosen in every routed layer.
     pub(crate) trace: Option<&'a mut RouteTrace>,
+    /// Where to report how long the stages of the step took, where a backend can tell.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "cards can"))]
+    pub(crate) stages: Option<&'a mut Vec<StageTime>>,
+}
+
+/// What comes back of every output row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Readback {
+    /// Its logits.
+    Logits,
+    /// Its normed hidden state.
+    Hidden,
+    /// So many of its largest logits. A backend may bring back all of them.
+    Top(usize),
+}
+
+/// What a step brings back, valid until the next one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Answer<'a> {
+    /// Logits `[outputs][vocab]`, or hidden states.
+    Rows(&'a [f32]),
+    /// `[outputs][k]`: the largest logits, best first, equal ones by ascending id.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "cards answer so"))]
+    Top { k: usize, ids: &'a [u32], logits: &'a [f32] },
+}
+
+/// How long a part of a step took.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StageTime {
+    /// What it computes.
+    pub name: &'static str,
+    /// Kernels of it.
+    pub kernels: usize,
+    /// Microseconds.
+    pub micros: f64,
+    /// Bytes of weights and activations that it has to move.
+    pub bytes: u64,
+}
+
+/// Steps of one shape that run as a captured graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GraphFacts {
+    /// Rows of the step.
+    pub rows: usize,
+    /// Rows that something is read of.
+    pub outputs: usize,
+    /// Kernels, copies and fills.
+    pub nodes: usize,
 }
 
 /// Experts chosen in a step: for every routed layer, `used` ids per row that went through it.
@@ -34,20 +87,25 @@ pub(crate) struct RouteTrace {
     pub(crate) layers: Vec<(usize, Vec<u32>)>,
 }
 
-/// A device that holds weights and caches and runs steps.
+/// A device that holds weights and caches and runs steps. Where copying a page fails, the next step does too.
 pub(crate) trait Backend: Send {
-    /// Runs a step and returns the logits of its output rows, `[outputs][vocab]`, valid until the next step.
-    fn step(&mut self, batch: Batch<'_>) -> Result<&[f32], EngineError>;
+    /// Runs a step and returns what is wanted of its output rows.
+    fn step(&mut self, batch: Batch<'_>) -> Result<Answer<'_>, EngineError>;
 
     /// Copies one page of every cache.
     fn copy_page(&mut self, from: PageId, to: PageId);
 
     /// Appends one page of every cache to `out`.
-    fn read_page(&self, page: PageId, out: &mut Vec<u8>);
+    fn read_page(&mut self, page: PageId, out: &mut Vec<u8>);
 
     /// Writes what [`read_page`](Self::read_page) gave. `bytes` has [`page_bytes`](Self::page_bytes).
     fn write_page(&mut self, page: PageId, bytes: &[u8]);
 
     /// Bytes of one page over all caches.
     fn page_bytes(&self) -> usize;
+
+    /// Steps that run as graphs.
+    fn graphs(&self) -> Vec<GraphFacts> {
+        Vec::new()
+    }
 }

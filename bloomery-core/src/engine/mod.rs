@@ -2,9 +2,11 @@
 
 mod constrain;
 mod facts;
+mod readout;
 mod step;
 
 pub use facts::Facts;
+pub(crate) use readout::Readout;
 pub use step::{Logits, Turn};
 
 use std::hint::black_box;
@@ -13,13 +15,15 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bloomery_gguf::Gguf;
 
-use crate::backend::{Backend, CpuBackend};
+#[cfg(feature = "cuda")]
+use crate::backend::CudaBackend;
+use crate::backend::{Backend, CpuBackend, GraphFacts};
 use crate::chat::ChatTemplate;
 use crate::constrain::{Compiler, GrammarError};
 use crate::def::ModelDef;
 use crate::error::{EngineError, LoadError, Term};
 use crate::generate::Params;
-use crate::plan::{EngineBuilder, ModelSource, Plan, Progress};
+use crate::plan::{EngineBuilder, ModelSource, Placement, Plan, Progress};
 use crate::prefix::{PrefixCache, PrefixStats};
 use crate::session::Session;
 use crate::tokenizer::Tokenizer;
@@ -54,6 +58,8 @@ pub(crate) struct Inner {
     max_sessions: usize,
     step_rows: usize,
     terms: Vec<Term>,
+    placement: Placement,
+    device: String,
     bytes_per_token: Bytes,
     open_sessions: AtomicUsize,
     cache: Mutex<PrefixCache>,
@@ -83,11 +89,11 @@ impl Engine {
         let facts = Facts::of(&plan.gguf)?;
         let cache = PrefixCache::new(u32::try_from(plan.pages).unwrap_or(u32::MAX), plan.cache_ram);
         let bytes_per_token = plan.bytes_per_token();
-        read_through(&plan.gguf, progress);
         let fingerprint = fingerprint(&plan);
         let (model, context, terms) = (plan.def.clone(), plan.context, plan.terms.clone());
         let (max_sessions, step_rows) = (plan.sessions, plan.step_rows);
-        let backend = CpuBackend::new(plan, cache.pool.capacity())?;
+        let (placement, device) = (plan.placement, plan.device());
+        let backend = backend(plan, cache.pool.capacity(), progress)?;
         Ok(Self {
             inner: Arc::new(Inner {
                 model,
@@ -100,10 +106,12 @@ impl Engine {
                 max_sessions,
                 step_rows,
                 terms,
+                placement,
+                device,
                 bytes_per_token,
                 open_sessions: AtomicUsize::new(0),
                 cache: Mutex::new(cache),
-                backend: Mutex::new(Box::new(backend)),
+                backend: Mutex::new(backend),
                 compiler: OnceLock::new(),
             }),
         })
@@ -160,6 +168,26 @@ impl Engine {
     #[must_use]
     pub fn terms(&self) -> &[Term] {
         &self.inner.terms
+    }
+
+    /// Where weights and caches are.
+    #[must_use]
+    pub fn placement(&self) -> Placement {
+        self.inner.placement
+    }
+
+    /// The device of [`placement`](Self::placement), for people.
+    #[must_use]
+    pub fn device(&self) -> &str {
+        &self.inner.device
+    }
+
+    /// Steps that run as captured graphs on a card, as far as any have been needed.
+    ///
+    /// # Errors
+    /// [`EngineError::Poisoned`].
+    pub fn graphs(&self) -> Result<Vec<GraphFacts>, EngineError> {
+        Ok(self.inner.backend()?.graphs())
     }
 
     /// What the engine remembers beyond its sessions; see [`Session::adopt`].
@@ -219,6 +247,16 @@ impl Inner {
     }
 }
 
+/// Puts the model where the plan says.
+fn backend(plan: Plan, pages: usize, progress: impl FnMut(Progress)) -> Result<Box<dyn Backend>, LoadError> {
+    #[cfg(feature = "cuda")]
+    if let Placement::Card(number) = plan.placement {
+        return Ok(Box::new(CudaBackend::load(plan, number, pages, progress)?));
+    }
+    read_through(&plan.gguf, progress);
+    Ok(Box::new(CpuBackend::new(plan, pages)?))
+}
+
 /// Touches every page of the mapping, so that the first prompt does not wait for the disk.
 fn read_through(gguf: &Gguf, mut progress: impl FnMut(Progress)) {
     const REPORT_BYTES: u64 = 64 << 20;
@@ -244,7 +282,11 @@ fn read_through(gguf: &Gguf, mut progress: impl FnMut(Progress)) {
 fn fingerprint(plan: &Plan) -> u64 {
     let table: Vec<_> =
         plan.gguf.tensors().map(|tensor| (&tensor.name, &tensor.dims, tensor.format)).collect();
-    let text = format!("{:?} {:?} {table:?}", plan.def, plan.kv);
+    let mut text = format!("{:?} {:?} {table:?}", plan.def, plan.kv);
+    if matches!(plan.placement, Placement::Card(_)) {
+        // Its pages are laid out otherwise.
+        text.push_str(" card");
+    }
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::Engine;
-use crate::backend::{Backend, Batch, RouteTrace};
+use super::{Engine, Readout};
+use crate::backend::{Answer, Backend, Batch, Readback, RouteTrace, StageTime};
 use crate::error::EngineError;
+use crate::sampling::{Needs, TopLogits};
 use crate::session::Session;
 
 /// Which logits a turn brings back.
@@ -25,9 +26,13 @@ pub struct Turn<'a> {
     tokens: &'a [u32],
     want: Logits,
     hidden: bool,
+    /// How much of the logits is looked at.
+    needs: Needs,
     trace: bool,
-    logits: Vec<f32>,
+    timed: bool,
+    readout: Readout,
     routes: RouteTrace,
+    stages: Vec<StageTime>,
 }
 
 impl<'a> Turn<'a> {
@@ -38,9 +43,12 @@ impl<'a> Turn<'a> {
             tokens,
             want,
             hidden: false,
+            needs: Needs::All,
             trace: false,
-            logits: Vec::new(),
+            timed: false,
+            readout: Readout::None,
             routes: RouteTrace::default(),
+            stages: Vec::new(),
         }
     }
 
@@ -49,16 +57,45 @@ impl<'a> Turn<'a> {
         Self { hidden: true, ..self }
     }
 
+    /// Brings back as much of the logits after the last token as a [sampler needs](crate::sampling::Sampler::needs). A card
+    /// then [selects](Self::top) them; all of them come back where that is no harder, or where others in the step need them.
+    #[must_use]
+    pub fn needing(self, needs: Needs) -> Self {
+        Self { needs: if self.want == Logits::All { Needs::All } else { needs }, ..self }
+    }
+
     /// Also reports the experts chosen for every token whose logits are wanted.
     #[must_use]
     pub fn traced(self) -> Self {
         Self { trace: true, ..self }
     }
 
+    /// Also reports how long the stages of its steps took, where weights are on a card. Such steps are slower than others:
+    /// each kernel waits for the one before.
+    #[must_use]
+    pub fn timed(self) -> Self {
+        Self { timed: true, ..self }
+    }
+
+    /// The stages of all steps that the turn took part in.
+    #[must_use]
+    pub fn stages(&self) -> &[StageTime] {
+        &self.stages
+    }
+
+    /// The largest logits after the last token, where no more than those came back.
+    #[must_use]
+    pub fn top(&self) -> Option<&TopLogits> {
+        match &self.readout {
+            Readout::Top(top) => Some(top),
+            _ => None,
+        }
+    }
+
     /// The logits asked for, one row of the vocabulary's size after the other.
     #[must_use]
     pub fn logits(&self) -> &[f32] {
-        &self.logits
+        self.readout.rows()
     }
 
     /// Of every routed layer: experts per token, and their ids token by token.
@@ -67,8 +104,8 @@ impl<'a> Turn<'a> {
         &self.routes.layers
     }
 
-    pub(crate) fn into_logits(self) -> Vec<f32> {
-        self.logits
+    pub(crate) fn into_readout(self) -> Readout {
+        self.readout
     }
 
     /// Whether the logits after token `index` of the turn are wanted.
@@ -196,22 +233,44 @@ impl Engine {
                 sequences.push(sequence);
             }
         }
-        let hidden = shares.iter().any(|share| turns[share.turn].hidden);
+        let want = self.readback(turns, shares);
         let pages: Vec<&[u32]> = shares.iter().map(|share| turns[share.turn].session.state.pages()).collect();
         let mut trace = turns.iter().any(|turn| turn.trace).then(RouteTrace::default);
+        let mut stages = turns.iter().any(|turn| turn.timed).then(Vec::new);
         let batch = Batch {
             tokens: &tokens,
             positions: &positions,
             sequences: &sequences,
             pages: &pages,
             outputs: &outputs,
-            hidden,
+            want,
             trace: trace.as_mut(),
+            stages: stages.as_mut(),
         };
-        let rows = backend.step(batch)?;
-        let width = if hidden { self.inner.model.hidden } else { self.inner.model.vocab };
-        self.deliver(turns, shares, (&sequences, &outputs), rows.chunks_exact(width), trace.as_ref());
+        let answer = backend.step(batch)?;
+        let width = if want == Readback::Hidden { self.inner.model.hidden } else { self.inner.model.vocab };
+        self.deliver(turns, shares, (&sequences, &outputs), (answer, width), trace.as_ref());
+        for share in shares {
+            let turn = &mut turns[share.turn];
+            if let Some(stages) = stages.as_ref().filter(|_| turn.timed) {
+                turn.stages.extend_from_slice(stages);
+            }
+        }
         Ok(())
+    }
+
+    /// What the step brings back: the most that one of its turns needs.
+    fn readback(&self, turns: &[Turn<'_>], shares: &[Share]) -> Readback {
+        let turns = || shares.iter().map(|share| (share, &turns[share.turn]));
+        if turns().any(|(_, turn)| turn.hidden) {
+            return Readback::Hidden;
+        }
+        // Tokens before the last of a turn's have nobody who looks at them.
+        let needs = turns().filter(|(share, turn)| (share.start..share.end).any(|index| turn.wants(index)));
+        match needs.map(|(_, turn)| turn.needs).max() {
+            Some(Needs::Top(k)) => Readback::Top(k.min(self.inner.model.vocab)),
+            Some(Needs::All) | None => Readback::Logits,
+        }
     }
 
     /// Hands every turn its rows of logits and routes.
@@ -220,11 +279,23 @@ impl Engine {
         turns: &mut [Turn<'_>],
         shares: &[Share],
         (sequences, outputs): (&[usize], &[usize]),
-        rows: std::slice::ChunksExact<'_, f32>,
+        (answer, width): (Answer<'_>, usize),
         trace: Option<&RouteTrace>,
     ) {
-        for (&row, values) in outputs.iter().zip(rows) {
-            turns[shares[sequences[row]].turn].logits.extend_from_slice(values);
+        for (index, &row) in outputs.iter().enumerate() {
+            let turn = &mut turns[shares[sequences[row]].turn];
+            match (answer, &mut turn.readout) {
+                (Answer::Top { k, ids, logits }, readout) => {
+                    let part = index * k..(index + 1) * k;
+                    *readout = Readout::Top(TopLogits::new(&ids[part.clone()], &logits[part]));
+                }
+                (Answer::Rows(rows), Readout::Rows(values)) => {
+                    values.extend_from_slice(&rows[index * width..][..width]);
+                }
+                (Answer::Rows(rows), readout) => {
+                    *readout = Readout::Rows(rows[index * width..][..width].to_vec());
+                }
+            }
         }
         for (layer, (used, experts)) in trace.iter().flat_map(|trace| trace.layers.iter().enumerate()) {
             let rows = experts.len() / used;

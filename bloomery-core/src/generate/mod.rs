@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::engine::Engine;
+use crate::engine::{Engine, Readout};
 use crate::error::EngineError;
 use crate::sampling::{Breakers, Sampler, StopMatcher};
 use crate::session::Session;
@@ -98,7 +98,7 @@ pub struct Generation<'s> {
     session: &'s mut Session,
     prompt: Vec<u32>,
     fed: usize,
-    logits: Vec<f32>,
+    readout: Readout,
     sampler: Sampler,
     detokenizer: Detokenizer,
     stops: StopMatcher,
@@ -162,7 +162,7 @@ impl Session {
             session: self,
             prompt: tokens,
             fed: 0,
-            logits: Vec::new(),
+            readout: Readout::None,
             sampler,
             cancel: Cancel::default(),
             timings: Timings { cached, ..Timings::default() },
@@ -224,7 +224,7 @@ impl Generation<'_> {
         let start = Instant::now();
         let end = self.prompt.len().min(self.fed + self.session.engine.step_rows());
         if self.fed < end {
-            self.logits = self.session.prefill(&self.prompt[self.fed..end])?.to_vec();
+            self.readout = self.session.feed(&self.prompt[self.fed..end], self.sampler.needs())?;
             self.timings.prompt += end - self.fed;
             self.timings.prompt_time += start.elapsed();
             self.fed = end;
@@ -256,11 +256,9 @@ impl Generation<'_> {
             if self.session.room() == 0 {
                 return Ok(self.end(StopReason::ContextFull));
             }
-            let logits = self.session.step(token)?;
-            self.logits.clear();
-            self.logits.extend_from_slice(logits);
+            self.readout = self.session.feed(&[token], self.sampler.needs())?;
         }
-        let token = self.sampler.sample(&self.logits, None)?.id;
+        let token = self.readout.sample(&mut self.sampler, None)?.id;
         self.sampler.accept(token);
         self.session.unfed = Some(token);
         self.timings.generated += 1;

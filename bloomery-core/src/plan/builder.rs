@@ -6,12 +6,11 @@ use std::path::{Path, PathBuf};
 use bloomery_gguf::Gguf;
 use bloomery_kernels::cpu::{Isa, KvType, Numerics};
 
-use super::fit::{Demand, fit};
-use super::{Context, HostFacts, Placement, Plan};
+use super::choose::Question;
+use super::{Cards, Context, HostFacts, Placement, Plan};
 use crate::arch;
 use crate::error::{LoadError, PlanError};
 use crate::layers;
-use crate::state::PAGE;
 use crate::units::Bytes;
 
 /// Where a model comes from.
@@ -70,16 +69,14 @@ pub struct EngineBuilder {
     sessions: usize,
     pool: Option<usize>,
     cache_ram: Bytes,
-    step_rows: usize,
+    step_rows: Option<usize>,
     threads: Option<NonZeroUsize>,
     numerics: Numerics,
     kv: Option<KvType>,
     isa: Isa,
     host: Option<HostFacts>,
+    cards: Option<Cards>,
 }
-
-/// Rows a step may have: long enough that unpacking weights costs little, short enough for a first-level scratch.
-const STEP_ROWS: usize = 512;
 
 impl EngineBuilder {
     pub(crate) fn new(source: ModelSource) -> Self {
@@ -90,12 +87,13 @@ impl EngineBuilder {
             sessions: 1,
             pool: None,
             cache_ram: Bytes(0),
-            step_rows: STEP_ROWS,
+            step_rows: None,
             threads: None,
             numerics: Numerics::Fast,
             kv: None,
             isa: Isa::detect(),
             host: None,
+            cards: None,
         }
     }
 
@@ -127,9 +125,9 @@ impl EngineBuilder {
         Self { cache_ram, ..self }
     }
 
-    /// Most rows of one step (llama.cpp's ubatch). Default 512.
+    /// Most rows of one step (llama.cpp's ubatch). Default 512; on a card 2048 where that takes little of its memory.
     pub fn step_rows(self, step_rows: usize) -> Self {
-        Self { step_rows, ..self }
+        Self { step_rows: Some(step_rows), ..self }
     }
 
     /// CPU threads. Default: the physical cores this process may use.
@@ -158,6 +156,11 @@ impl EngineBuilder {
         Self { host: Some(host), ..self }
     }
 
+    /// Plans for other cards than this machine's, or for cards that were looked at already.
+    pub fn cards(self, cards: Cards) -> Self {
+        Self { cards: Some(cards), ..self }
+    }
+
     /// Reads the header of the file and works out what the engine will need. Weights stay unread.
     pub fn plan(self) -> Result<Plan, PlanError> {
         let positive = |option, value: usize| match value {
@@ -167,7 +170,9 @@ impl EngineBuilder {
             _ => Ok(()),
         };
         positive("sessions", self.sessions)?;
-        positive("step_rows", self.step_rows)?;
+        if let Some(n) = self.step_rows {
+            positive("step_rows", n)?;
+        }
         if let Context::Tokens(n) = self.context {
             positive("context", n)?;
         }
@@ -191,30 +196,40 @@ impl EngineBuilder {
             })?;
             page_bytes += Bytes::of(1, shape.key_page_bytes() + shape.value_page_bytes());
         }
-        let demand = Demand {
-            file: Bytes(gguf.file_bytes()),
-            vectors: weights.vector_bytes(),
-            position: Bytes(page_bytes.0 / PAGE as u64),
-            scratch: program.buffer_bytes(self.step_rows, self.step_rows.min(self.sessions)),
-            trained: def.context,
+        let question = Question {
+            gguf: &gguf,
+            def: &def,
+            program: &program,
+            weights: &weights,
+            context: self.context,
             sessions: self.sessions,
             pool: self.pool,
             cache_ram: self.cache_ram,
-            page: PAGE,
+            step_rows: self.step_rows,
+            numerics: self.numerics,
+            kv,
+            page_bytes,
+            host,
         };
-        let fitted = fit(&demand, self.context, &host)?;
+        let cards = match (self.placement, self.cards) {
+            (Placement::Cpu, _) => Cards::none("the CPU was asked for"),
+            (_, Some(cards)) => cards,
+            (_, None) => Cards::read(),
+        };
+        let choice = question.choose(self.placement, &cards)?;
         let threads = self.threads.unwrap_or(host.cores);
         Ok(Plan {
-            context: fitted.context,
-            pages: fitted.pages,
+            context: choice.fit.context,
+            pages: choice.fit.pages,
             cache_ram: self.cache_ram,
-            terms: fitted.terms,
-            available: host.available,
+            terms: choice.fit.terms,
+            available: choice.available,
+            host_need: choice.host_need,
+            why: choice.why,
             sessions: self.sessions,
-            step_rows: self.step_rows,
-            placement: match self.placement {
-                Placement::Auto | Placement::Cpu => Placement::Cpu,
-            },
+            step_rows: choice.step_rows,
+            placement: choice.placement,
+            card: choice.card,
             numerics: self.numerics,
             isa: self.isa,
             threads,

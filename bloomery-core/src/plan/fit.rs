@@ -1,6 +1,6 @@
-//! The memory plan of a CPU-only placement, as a pure function.
+//! The memory plan of one device, as a pure function.
 
-use super::{Context, HostFacts};
+use super::Context;
 use crate::error::{PlanError, Term};
 use crate::units::Bytes;
 
@@ -8,25 +8,31 @@ use crate::units::Bytes;
 const AUTO_FLOOR: usize = 4096;
 
 /// What the size of a plan depends on.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Demand {
-    /// Bytes of the mapped file or files.
-    pub(super) file: Bytes,
-    /// Vectors kept in f32.
-    pub(super) vectors: Bytes,
+    /// What is needed whatever the context, listed before the caches.
+    pub(super) before: Vec<Term>,
+    /// The same, listed after them.
+    pub(super) after: Vec<Term>,
     /// Keys and values of one position in all layers.
     pub(super) position: Bytes,
-    /// Activations of one step.
-    pub(super) scratch: Bytes,
     /// Positions the model was trained for.
     pub(super) trained: usize,
     pub(super) sessions: usize,
     /// Positions of all sessions together, if they share less, or have more, than a context each.
     pub(super) pool: Option<usize>,
-    /// Most bytes of prefixes outside the pool.
-    pub(super) cache_ram: Bytes,
     /// Contexts are whole pages.
     pub(super) page: usize,
+}
+
+/// What has the memory.
+#[derive(Debug, Clone)]
+pub(super) struct Room {
+    /// For people.
+    pub(super) device: String,
+    pub(super) free: Bytes,
+    /// Other programs that use it.
+    pub(super) holders: Vec<String>,
 }
 
 /// Positions per session, pages of all, and the terms that add up to what is needed.
@@ -37,16 +43,28 @@ pub(super) struct Fit {
     pub(super) terms: Vec<Term>,
 }
 
-/// Settles the context and adds up the terms; refuses with all of them when they exceed what the host has.
-pub(super) fn fit(demand: &Demand, context: Context, host: &HostFacts) -> Result<Fit, PlanError> {
+impl Room {
+    /// Refuses terms that exceed it.
+    pub(super) fn check(&self, terms: &[Term]) -> Result<(), PlanError> {
+        let need: Bytes = terms.iter().map(|term| term.bytes).sum();
+        if need <= self.free {
+            return Ok(());
+        }
+        let Self { device, free, holders } = self.clone();
+        Err(PlanError::DoesNotFit { device, need, free, terms: terms.to_vec(), holders })
+    }
+}
+
+/// Settles the context and adds up the terms; refuses with all of them when they exceed what the device has.
+pub(super) fn fit(demand: Demand, context: Context, room: &Room) -> Result<Fit, PlanError> {
     let context = match (context, demand.pool) {
         (Context::Tokens(n), _) => n,
         // A session cannot have more than there is.
         (Context::Auto, Some(pool)) => demand.trained.min(pool),
         (Context::Auto, None) => {
-            let fixed = demand.file + demand.vectors + demand.scratch + demand.cache_ram;
+            let fixed = demand.before.iter().chain(&demand.after).map(|term| term.bytes).sum();
             let per_position = demand.position.0.saturating_mul(demand.sessions as u64).max(1);
-            let fitting = host.available.saturating_sub(fixed).0 / per_position;
+            let fitting = room.free.saturating_sub(fixed).0 / per_position;
             let fitting = usize::try_from(fitting).unwrap_or(usize::MAX) / demand.page * demand.page;
             demand.trained.min(fitting.max(AUTO_FLOOR))
         }
@@ -65,67 +83,56 @@ pub(super) fn fit(demand: &Demand, context: Context, host: &HostFacts) -> Result
         }
     };
     let cache = (pages as u64).saturating_mul(demand.page as u64).saturating_mul(demand.position.0);
-    let term = |what, bytes, detail| Term { what, bytes, detail };
-    let mut terms = vec![
-        term("file", demand.file, "mapped".to_owned()),
-        term("norms and biases", demand.vectors, String::new()),
-        term("KV cache", Bytes(cache), detail),
-        term("scratch", demand.scratch, String::new()),
-    ];
-    if demand.cache_ram > Bytes(0) {
-        terms.push(term("parked prefixes", demand.cache_ram, "at most".to_owned()));
-    }
-    let need: Bytes = terms.iter().map(|term| term.bytes).sum();
-    if need > host.available {
-        let device = "host memory".to_owned();
-        return Err(PlanError::DoesNotFit { device, need, free: host.available, terms });
-    }
+    let mut terms = demand.before;
+    terms.push(Term { what: "KV cache", bytes: Bytes(cache), detail });
+    terms.extend(demand.after);
+    room.check(&terms)?;
     Ok(Fit { context, pages, terms })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::num::NonZeroUsize;
-
     use super::*;
 
     const GIB: u64 = 1 << 30;
 
-    fn host(gib: u64) -> HostFacts {
-        HostFacts { available: Bytes(gib * GIB), cores: NonZeroUsize::MIN }
+    fn host(gib: u64) -> Room {
+        Room { device: "host memory".to_owned(), free: Bytes(gib * GIB), holders: Vec::new() }
+    }
+
+    fn term(what: &'static str, bytes: u64) -> Term {
+        Term { what, bytes: Bytes(bytes), detail: String::new() }
     }
 
     fn demand() -> Demand {
         Demand {
-            file: Bytes(18 * GIB),
-            vectors: Bytes(1 << 20),
+            before: vec![term("file", 18 * GIB), term("norms and biases", 1 << 20)],
+            after: vec![term("scratch", 64 << 20)],
             position: Bytes(96 << 10),
-            scratch: Bytes(64 << 20),
             trained: 262_144,
             sessions: 1,
             pool: None,
-            cache_ram: Bytes(0),
             page: 64,
         }
     }
 
     #[test]
     fn auto_takes_the_trained_context_or_what_fits() {
-        assert_eq!(fit(&demand(), Context::Auto, &host(64)).unwrap().context, 262_144);
-        let fitted = fit(&demand(), Context::Auto, &host(24)).unwrap();
+        assert_eq!(fit(demand(), Context::Auto, &host(64)).unwrap().context, 262_144);
+        let fitted = fit(demand(), Context::Auto, &host(24)).unwrap();
         assert!(
             fitted.context > 60_000 && fitted.context < 66_000 && fitted.context.is_multiple_of(64),
             "{fitted:?}"
         );
         let two = Demand { sessions: 2, ..demand() };
-        let halved = fit(&two, Context::Auto, &host(24)).unwrap().context;
+        let halved = fit(two, Context::Auto, &host(24)).unwrap().context;
         assert!(halved.abs_diff(fitted.context / 2) <= 64, "{halved}");
     }
 
     #[test]
     fn a_pool_is_shared_by_all_sessions_and_never_shorter_than_one() {
         let demand = Demand { sessions: 4, ..demand() };
-        let fit_of = |pool, context| fit(&Demand { pool, ..demand }, context, &host(64)).unwrap();
+        let fit_of = |pool, context| fit(Demand { pool, ..demand.clone() }, context, &host(64)).unwrap();
         assert_eq!(fit_of(None, Context::Tokens(1000)).pages, 4 * 16);
         assert_eq!(fit_of(Some(2000), Context::Tokens(1000)).pages, 32);
         assert_eq!(fit_of(Some(1), Context::Tokens(1000)).pages, 16);
@@ -136,23 +143,24 @@ mod tests {
     }
 
     #[test]
-    fn parked_prefixes_count() {
-        let parking = Demand { cache_ram: Bytes(4 * GIB), ..demand() };
-        let Fit { context, terms, .. } = fit(&parking, Context::Auto, &host(28)).unwrap();
+    fn what_comes_after_the_caches_counts() {
+        let mut parking = demand();
+        parking.after.push(term("parked prefixes", 4 * GIB));
+        let Fit { context, terms, .. } = fit(parking.clone(), Context::Auto, &host(28)).unwrap();
         assert!(terms.iter().any(|term| term.what == "parked prefixes" && term.bytes == Bytes(4 * GIB)));
-        assert_eq!(context, fit(&demand(), Context::Auto, &host(24)).unwrap().context);
-        assert!(fit(&parking, Context::Tokens(64), &host(22)).is_err());
+        assert_eq!(context, fit(demand(), Context::Auto, &host(24)).unwrap().context);
+        assert!(fit(parking, Context::Tokens(64), &host(22)).is_err());
     }
 
     #[test]
     fn a_short_model_is_not_stretched_to_the_floor() {
         let short = Demand { trained: 1024, ..demand() };
-        assert_eq!(fit(&short, Context::Auto, &host(24)).unwrap().context, 1024);
+        assert_eq!(fit(short, Context::Auto, &host(24)).unwrap().context, 1024);
     }
 
     #[test]
     fn refusals_name_every_term_and_add_up() {
-        let error = fit(&demand(), Context::Tokens(262_144), &host(24)).unwrap_err();
+        let error = fit(demand(), Context::Tokens(262_144), &host(24)).unwrap_err();
         let PlanError::DoesNotFit { need, free, terms, .. } = &error else { panic!("{error}") };
         assert_eq!(terms.iter().map(|term| term.bytes).sum::<Bytes>(), *need);
         assert_eq!(*free, Bytes(24 * GIB));
@@ -160,7 +168,9 @@ mod tests {
         for word in ["file", "KV cache", "scratch", "24.00 GiB", "262144"] {
             assert!(text.contains(word), "{text}");
         }
-        assert!(fit(&demand(), Context::Auto, &host(17)).is_err());
-        assert!(fit(&demand(), Context::Tokens(usize::MAX), &host(24)).is_err(), "no overflow");
+        let held = Room { holders: vec!["pid 7 (python3) 9.00 GiB".to_owned()], ..host(17) };
+        let text = fit(demand(), Context::Auto, &held).unwrap_err().to_string();
+        assert!(text.ends_with("; held by pid 7 (python3) 9.00 GiB"), "{text}");
+        assert!(fit(demand(), Context::Tokens(usize::MAX), &host(24)).is_err(), "no overflow");
     }
 }

@@ -1,11 +1,15 @@
 //! What a model will need, before anything is paid for.
 
 mod builder;
+mod cards;
+mod choose;
 mod fit;
 mod host;
 mod placement;
 
 pub use builder::{EngineBuilder, ModelSource};
+pub(crate) use cards::Card;
+pub use cards::{CardFacts, Cards};
 pub use host::HostFacts;
 pub use placement::{Context, Placement};
 
@@ -33,7 +37,12 @@ pub struct Plan {
     pub(crate) step_rows: usize,
     pub(crate) terms: Vec<Term>,
     pub(crate) available: Bytes,
+    /// Of host memory, also where the model is on a card.
+    pub(crate) host_need: Bytes,
+    /// Why the model is not on a card where one was possible.
+    pub(crate) why: Option<String>,
     pub(crate) placement: Placement,
+    pub(crate) card: Option<Card>,
     pub(crate) numerics: Numerics,
     pub(crate) isa: Isa,
     pub(crate) threads: NonZeroUsize,
@@ -66,7 +75,28 @@ impl Plan {
         self.context
     }
 
-    /// What takes how much memory.
+    /// The device of [`placement`](Self::placement), for people.
+    #[must_use]
+    pub fn device(&self) -> String {
+        match (&self.card, self.placement) {
+            (Some(card), Placement::Card(number)) => format!("CUDA{number} ({})", card.facts.name),
+            _ => format!("the CPU ({:?}, {} threads)", self.isa, self.threads),
+        }
+    }
+
+    /// Why [`Placement::Auto`] came to the CPU, where it did.
+    #[must_use]
+    pub fn why(&self) -> Option<&str> {
+        self.why.as_deref()
+    }
+
+    /// What the plan takes of host memory, beside the file's mapping where the model is on a card.
+    #[must_use]
+    pub fn host_need(&self) -> Bytes {
+        self.host_need
+    }
+
+    /// What takes how much memory of the model's device.
     #[must_use]
     pub fn terms(&self) -> &[Term] {
         &self.terms
@@ -90,8 +120,8 @@ impl Plan {
         self.program.bytes_per_token(&self.weights)
     }
 
-    /// Brings the file into memory and makes the engine. Weights are used where they are mapped, not copied.
-    /// `progress` is called now and then, the last time with `done == total`.
+    /// Brings the weights into the memory of their device and makes the engine. On the CPU they are used where they are
+    /// mapped, not copied. `progress` is called now and then, the last time with `done == total`.
     pub fn load(self, progress: impl FnMut(Progress)) -> Result<Engine, LoadError> {
         Engine::load(self, progress)
     }
@@ -100,10 +130,14 @@ impl Plan {
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let need: Bytes = self.terms.iter().map(|term| term.bytes).sum();
-        write!(f, "{} on the CPU ({:?}, {} threads): ", self.def.summary(), self.isa, self.threads)?;
+        write!(f, "{} on {}: ", self.def.summary(), self.device())?;
         for (index, term) in self.terms.iter().enumerate() {
             write!(f, "{}{term}", if index == 0 { "" } else { " + " })?;
         }
-        write!(f, " = {need} of {} available", self.available)
+        write!(f, " = {need} of {} available", self.available)?;
+        match &self.why {
+            Some(why) => write!(f, "; no card: {why}"),
+            None => Ok(()),
+        }
     }
 }

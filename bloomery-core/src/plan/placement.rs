@@ -1,5 +1,6 @@
 //! The choices of a plan.
 
+use std::fmt;
 use std::str::FromStr;
 
 use crate::error::PlanError;
@@ -8,11 +9,13 @@ use crate::error::PlanError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Placement {
-    /// The fastest that this build and this machine have: for the time being, the CPU.
+    /// The first card that has kernels for the model and room for it; without one, the CPU.
     #[default]
     Auto,
     /// Everything in host memory, computed by the CPU.
     Cpu,
+    /// Everything in the memory of the card of this number.
+    Card(usize),
 }
 
 impl Placement {
@@ -27,21 +30,46 @@ impl Placement {
     pub fn cpu() -> Self {
         Self::Cpu
     }
+
+    /// Everything on one card. The driver numbers those that `CUDA_VISIBLE_DEVICES` leaves visible from 0.
+    #[must_use]
+    pub fn card(number: usize) -> Self {
+        Self::Card(number)
+    }
 }
 
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::Cpu => f.write_str("cpu"),
+            Self::Card(number) => write!(f, "cuda{number}"),
+        }
+    }
+}
+
+/// `auto`, `cpu`, `cuda` (the first card) or `cuda` with a number, in any case.
 impl FromStr for Placement {
     type Err = PlanError;
 
     fn from_str(word: &str) -> Result<Self, Self::Err> {
-        match word {
-            "auto" => Ok(Self::Auto),
-            "cpu" => Ok(Self::Cpu),
-            _ => Err(PlanError::Invalid {
-                option: "placement",
-                value: word.to_owned(),
-                why: "this build knows auto and cpu".to_owned(),
-            }),
+        let lower = word.to_ascii_lowercase();
+        match (lower.as_str(), lower.strip_prefix("cuda")) {
+            ("auto", _) => return Ok(Self::Auto),
+            ("cpu", _) => return Ok(Self::Cpu),
+            (_, Some("")) => return Ok(Self::Card(0)),
+            (_, Some(number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
+                if let Ok(number) = number.parse() {
+                    return Ok(Self::Card(number));
+                }
+            }
+            _ => {}
         }
+        Err(PlanError::Invalid {
+            option: "placement",
+            value: word.to_owned(),
+            why: "expected auto, cpu, cuda or cuda with a number".to_owned(),
+        })
     }
 }
 
@@ -53,4 +81,27 @@ pub enum Context {
     Auto,
     /// Exactly this many.
     Tokens(usize),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_name_placements_and_print_back() {
+        for (word, placement) in [
+            ("auto", Placement::Auto),
+            ("cpu", Placement::Cpu),
+            ("cuda0", Placement::Card(0)),
+            ("cuda12", Placement::Card(12)),
+        ] {
+            assert_eq!(word.parse::<Placement>().unwrap(), placement);
+            assert_eq!(placement.to_string(), word);
+        }
+        assert_eq!("CUDA1".parse::<Placement>().unwrap(), Placement::Card(1));
+        assert_eq!("cuda".parse::<Placement>().unwrap(), Placement::Card(0));
+        for wrong in ["", "gpu", "cuda-1", "cuda+1", "cuda99999999999999999999", "cuda 0"] {
+            assert!(wrong.parse::<Placement>().is_err(), "{wrong}");
+        }
+    }
 }

@@ -9,7 +9,7 @@ use crate::units::Bytes;
 impl PrefixTree {
     /// Frees pages that no sequence has, least recently used first, until the pool has `pages` free ones. They are
     /// parked if the budget allows. Returns `false`, and evicts nothing, if there are not enough.
-    pub(crate) fn make_room(&mut self, pages: usize, pool: &mut PagePool, backend: &dyn Backend) -> bool {
+    pub(crate) fn make_room(&mut self, pages: usize, pool: &mut PagePool, backend: &mut dyn Backend) -> bool {
         if pool.available() + pool.idle() < pages {
             return false;
         }
@@ -41,7 +41,7 @@ impl PrefixTree {
         }
     }
 
-    fn evict(&mut self, node: NodeId, page: PageId, pool: &mut PagePool, backend: &dyn Backend) {
+    fn evict(&mut self, node: NodeId, page: PageId, pool: &mut PagePool, backend: &mut dyn Backend) {
         self.stats.evicted += 1;
         if !self.make_parking(backend.page_bytes(), self.nodes[node].last_use) {
             self.stats.dropped += 1;

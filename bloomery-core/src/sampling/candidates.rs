@@ -61,6 +61,15 @@ impl<'a> Candidates<'a> {
         Self { raw, dense, list, weighted, form: Form::Raw, sorted: false }
     }
 
+    /// The best of a vocabulary in place of all of it, best first. None is NaN or +inf.
+    pub(super) fn of_best(ids: &[u32], logits: &[f32], buffers: Buffers) -> Self {
+        let mut new = Self { form: Form::List, sorted: true, ..Self::new(&[], buffers) };
+        new.list.clear();
+        let live = ids.iter().zip(logits).filter(|(_, logit)| **logit > f32::NEG_INFINITY);
+        new.list.extend(live.map(|(&id, &logit)| Candidate { id, logit, p: 0.0 }));
+        new
+    }
+
     pub(super) fn into_buffers(self) -> Buffers {
         Buffers { dense: self.dense, list: self.list, weighted: self.weighted }
     }

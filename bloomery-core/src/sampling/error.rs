@@ -50,4 +50,10 @@ pub enum SamplingError {
         /// Logits in the row.
         vocab: usize,
     },
+    /// The sampler looks at more of the logits than their largest.
+    #[error("{found} candidates are not enough: the sampler needs all logits")]
+    Candidates {
+        /// Candidates given.
+        found: usize,
+    },
 }

@@ -6,6 +6,7 @@ use super::chain::{Step, compile, window};
 use super::draw::{Draw, draw};
 use super::history::History;
 use super::mirostat::Surprise;
+use super::needs::{Needs, TopLogits, needs};
 use super::rng::Rng;
 use super::top::select_top;
 use super::{Breakers, Mirostat, SamplerKind, SamplingError, SamplingParams, math};
@@ -108,6 +109,12 @@ impl Sampler {
         &self.params
     }
 
+    /// How much of a row of logits a draw without a mask looks at. Where that is [`Needs::Top`],
+    /// [`sample_top`](Self::sample_top) draws the same token as [`sample`](Self::sample) from so many.
+    pub fn needs(&self) -> Needs {
+        needs(&self.params, &self.steps)
+    }
+
     /// Takes a token into the history: one that was sampled and kept, or one of the prompt.
     pub fn accept(&mut self, id: u32) {
         self.history.push(id);
@@ -145,6 +152,25 @@ impl Sampler {
         });
         self.buffers = c.into_buffers();
         sampled.ok_or_else(|| SamplingError::NoCandidate { allowed: allowed(mask, vocab), vocab })
+    }
+
+    /// Draws a token from at least as many of a row's largest logits as the sampler [`needs`](Self::needs).
+    ///
+    /// Errors: a logit that is NaN or +inf, nothing left to draw, less than is needed.
+    pub fn sample_top(&mut self, top: &TopLogits) -> Result<Sampled, SamplingError> {
+        let found = top.ids.len();
+        if let Some((&token, &value)) = top.ids.iter().zip(&top.logits).find(|(_, l)| !math::drawable(**l)) {
+            return Err(SamplingError::Logit { token, value, vocab: found });
+        }
+        if self.needs() == Needs::All {
+            return Err(SamplingError::Candidates { found });
+        }
+        let mut c = Candidates::of_best(&top.ids, &top.logits, std::mem::take(&mut self.buffers));
+        let drawn = self.draw(&mut c, None, found);
+        self.buffers = c.into_buffers();
+        drawn
+            .map(|drawn| Sampled { id: drawn.id, logprob: None, top: Vec::new() })
+            .ok_or(SamplingError::NoCandidate { allowed: found, vocab: found })
     }
 
     /// What `sample` returns when `id` is the only token allowed, without the work. A random number is used up, so that

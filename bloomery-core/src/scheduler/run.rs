@@ -8,10 +8,10 @@ use super::embedding::Embedding;
 use super::job::{Event, Job, Outcome, Progress, SinkState, Token};
 use super::status::SlotStatus;
 use crate::constrain::{Constraint, Next};
-use crate::engine::{Engine, Logits, Turn};
+use crate::engine::{Engine, Logits, Readout, Turn};
 use crate::error::EngineError;
 use crate::generate::{Params, StopReason};
-use crate::sampling::{Sampled, Sampler, StopMatcher};
+use crate::sampling::{Needs, Sampled, Sampler, StopMatcher};
 use crate::session::Session;
 use crate::tokenizer::Detokenizer;
 
@@ -70,12 +70,17 @@ struct Chooser {
 }
 
 impl Chooser {
+    /// How much of the logits the next choice looks at. What a constraint allows is known only then.
+    fn needs(&self) -> Needs {
+        if self.constraint.is_some() { Needs::All } else { self.sampler.needs() }
+    }
+
     /// The next token, or `None` when the constraint says that the text is complete.
-    fn choose(&mut self, logits: &[f32]) -> Result<Option<Sampled>, EngineError> {
+    fn choose(&mut self, readout: &Readout) -> Result<Option<Sampled>, EngineError> {
         let sampled = match self.constraint.as_mut().map(|constraint| constraint.next()).transpose()? {
-            None | Some(Next::Any) => self.sampler.sample(logits, None)?,
-            Some(Next::Among(mask)) => self.sampler.sample(logits, Some(mask))?,
-            Some(Next::Only(id)) => self.sampler.forced(logits, id)?,
+            None | Some(Next::Any) => readout.sample(&mut self.sampler, None)?,
+            Some(Next::Among(mask)) => readout.sample(&mut self.sampler, Some(mask))?,
+            Some(Next::Only(id)) => self.sampler.forced(readout.rows(), id)?,
             Some(Next::End) => return Ok(None),
         };
         self.sampler.accept(sampled.id);
@@ -153,7 +158,7 @@ impl Run {
             return Some(Turn::new(session, tokens, Logits::All).hidden());
         }
         let want = if end == self.tokens.len() { Logits::Last } else { Logits::None };
-        Some(Turn::new(session, tokens, want))
+        Some(Turn::new(session, tokens, want).needing(self.chooser.needs()))
     }
 
     /// Lets others use what is computed so far.
@@ -193,9 +198,9 @@ impl Run {
         self.params().max_tokens.map(|most| most.saturating_sub(self.progress.generated))
     }
 
-    /// Takes in a step that computed tokens of this job; `logits` are those after the last token when that was
-    /// among them, or the hidden states of all of them. Returns whether the job has ended.
-    pub(super) fn advance(&mut self, engine: &Engine, logits: &[f32]) -> bool {
+    /// Takes in a step that computed tokens of this job; `readout` is of the last token when that was among them, or
+    /// the hidden states of all of them. Returns whether the job has ended.
+    pub(super) fn advance(&mut self, engine: &Engine, readout: &Readout) -> bool {
         let prompt = self.progress.generated == 0;
         if prompt {
             // After a preemption some of it is computed again, and counts once.
@@ -205,21 +210,21 @@ impl Run {
             self.job.sink.send(Event::Prompt(self.progress));
         }
         if let Some(embedding) = &mut self.embedding {
-            embedding.add(logits);
+            embedding.add(readout.rows());
             if self.pending() > 0 {
                 return false;
             }
             self.embed(engine.model().hidden);
             return true;
         }
-        if logits.is_empty() {
+        if readout.is_none() {
             return false;
         }
         if prompt && self.params().max_tokens == Some(0) {
             self.finish(StopReason::MaxTokens, None);
             return true;
         }
-        match self.choose(engine, logits) {
+        match self.choose(engine, readout) {
             Ok(ended) => ended,
             Err(error) => {
                 self.fail(error);
@@ -234,8 +239,8 @@ impl Run {
         self.finish(StopReason::End, None);
     }
 
-    fn choose(&mut self, engine: &Engine, logits: &[f32]) -> Result<bool, EngineError> {
-        let Some(sampled) = self.chooser.choose(logits)? else {
+    fn choose(&mut self, engine: &Engine, readout: &Readout) -> Result<bool, EngineError> {
+        let Some(sampled) = self.chooser.choose(readout)? else {
             self.finish(StopReason::End, None);
             return Ok(true);
         };

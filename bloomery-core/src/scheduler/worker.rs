@@ -11,7 +11,7 @@ use super::pace::Pace;
 use super::run::Run;
 use super::slot::Slot;
 use super::status::Status;
-use crate::engine::{Engine, Turn};
+use crate::engine::{Engine, Readout, Turn};
 use crate::error::EngineError;
 
 /// How often readers are looked at while all jobs wait for them. A full sink holds tens of tokens, so its reader does not
@@ -195,10 +195,10 @@ impl Worker {
         }
         let (result, time) = self.execute(&shares);
         match result {
-            Ok(logits) => {
+            Ok(readouts) => {
                 self.pace.measured(streams, rows, time);
-                for (share, logits) in shares.iter().zip(logits) {
-                    self.advance(share, &logits);
+                for (share, readout) in shares.iter().zip(readouts) {
+                    self.advance(share, &readout);
                 }
             }
             Err(EngineError::PoolExhausted { .. }) if self.preempt() => {}
@@ -278,8 +278,8 @@ impl Worker {
         false
     }
 
-    /// The logits of every share, empty where a prompt goes on, and the time the engine took.
-    fn execute(&mut self, shares: &[Share]) -> (Result<Vec<Vec<f32>>, EngineError>, Duration) {
+    /// What every share brings back, nothing where a prompt goes on, and the time the engine took.
+    fn execute(&mut self, shares: &[Share]) -> (Result<Vec<Readout>, EngineError>, Duration) {
         let mut rows = vec![0; self.slots.len()];
         shares.iter().for_each(|share| rows[share.slot] = share.rows);
         let mut turns: Vec<Option<Turn<'_>>> = self
@@ -294,18 +294,18 @@ impl Worker {
         let start = Instant::now();
         let result = self.engine.step(&mut active);
         let time = start.elapsed();
-        let mut by_slot = vec![Vec::new(); rows.len()];
+        let mut by_slot = vec![Readout::None; rows.len()];
         for (id, turn) in order.into_iter().zip(active) {
-            by_slot[id] = turn.into_logits();
+            by_slot[id] = turn.into_readout();
         }
-        let logits = shares.iter().map(|share| std::mem::take(&mut by_slot[share.slot])).collect();
-        (result.map(|()| logits), time)
+        let readouts = shares.iter().map(|share| std::mem::take(&mut by_slot[share.slot])).collect();
+        (result.map(|()| readouts), time)
     }
 
-    fn advance(&mut self, share: &Share, logits: &[f32]) {
+    fn advance(&mut self, share: &Share, readout: &Readout) {
         let Some(run) = &mut self.slots[share.slot].run else { return };
         let before = run.progress;
-        let ended = run.advance(&self.engine, logits);
+        let ended = run.advance(&self.engine, readout);
         run.publish();
         let (now, held) = (run.progress, run.tokens.len());
         if ended {

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use bloomery_core::{Context, Engine, EngineBuilder, Logits, Numerics, Turn};
+use bloomery_core::{Context, Engine, EngineBuilder, Logits, Numerics, Placement, Turn};
 use serde_json::Value;
 
 /// A model file with the logits, routes and greedy continuation of an independent engine.
@@ -33,8 +33,12 @@ pub(crate) const ALL: [&str; 7] = [
     "qwen3moe-k-q4_k_m",
 ];
 
+/// Where the crate was built, or below the working directory where that is another machine.
 pub(crate) fn model_path(name: &str) -> PathBuf {
-    [env!("CARGO_MANIFEST_DIR"), "tests", "data", "models", &format!("{name}.gguf")].iter().collect()
+    let file = format!("{name}.gguf");
+    let below = |root: &str| -> PathBuf { [root, "tests", "data", "models", &file].iter().collect() };
+    let built = below(env!("CARGO_MANIFEST_DIR"));
+    if built.exists() { built } else { below("bloomery-core") }
 }
 
 impl Fixture {
@@ -61,7 +65,8 @@ impl Fixture {
     }
 
     pub(crate) fn builder(&self) -> EngineBuilder {
-        Engine::builder(model_path(self.name).as_path()).context(Context::Tokens(512))
+        let path = model_path(self.name);
+        Engine::builder(path.as_path()).context(Context::Tokens(512)).placement(Placement::Cpu)
     }
 
     pub(crate) fn engine(&self, numerics: Numerics) -> Engine {

@@ -42,6 +42,7 @@ pub(super) async fn props(app: &Arc<App>) -> Result<Reply, ApiError> {
     set("model_alias", json!(app.id()));
     set("model_ftype", json!(file_type(app.engine.facts().file_type)));
     set("model_path", json!(options.model_path));
+    set("device", json!(app.engine.device()));
     set("modalities", json!({"vision": false, "video": false, "audio": false}));
     set("media_marker", json!("<__media__>"));
     set("endpoint_slots", json!(options.slots));

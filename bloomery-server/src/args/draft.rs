@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use bloomery_core::{KvType, Params};
+use bloomery_core::{KvType, Params, Placement};
 
 use super::engine::EngineOptions;
 use crate::logs::LogOptions;
@@ -43,6 +43,12 @@ pub(super) struct Draft {
     pub(super) key: Option<PathBuf>,
     pub(super) kv_k: Option<KvType>,
     pub(super) kv_v: Option<KvType>,
+    /// Where the model goes by `--place`, by `--device`, and by `--gpu-layers 0`.
+    pub(super) place: Option<Placement>,
+    pub(super) device: Option<Placement>,
+    pub(super) no_card: bool,
+    /// The card that `--main-gpu` names.
+    pub(super) main_card: Option<usize>,
     /// The default sequence breakers have made way.
     pub(super) own_breakers: bool,
     pub(super) warnings: Vec<String>,

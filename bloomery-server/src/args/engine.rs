@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use bloomery_core::scheduler::SchedulerOptions;
 use bloomery_core::{
-    Bytes, Context, Engine, EngineBuilder, HostFacts, KvType, ModelSource, Placement, Plan, PlanError,
+    Bytes, Cards, Context, Engine, EngineBuilder, HostFacts, KvType, ModelSource, Placement, Plan, PlanError,
 };
 
 /// Slots where the command line does not say.
@@ -39,14 +39,35 @@ pub struct EngineOptions {
     pub cache_ram: Option<i64>,
     /// Most tokens of one step, by either name; 0 is no limit of its own.
     pub batch: usize,
-    /// See `batch`.
-    pub ubatch: usize,
+    /// See `batch`; `None` is for the engine to choose.
+    pub ubatch: Option<usize>,
     /// Type of cached keys and values.
     pub kv: KvType,
     /// Threads; `None` is one for each physical core.
     pub threads: Option<NonZeroUsize>,
     /// Where weights and caches live.
     pub placement: Placement,
+    /// Layers were to go to a card, so that it is worth a word if there is none for them.
+    pub asked_for_card: bool,
+}
+
+/// What plans are made for, read once.
+#[derive(Debug, Clone)]
+struct Machine {
+    host: HostFacts,
+    cards: Cards,
+    placement: Placement,
+}
+
+impl Machine {
+    /// A card that was chosen stays chosen when a longer plan does not fit it.
+    fn settled(&self, plan: &Plan) -> Self {
+        let placement = match plan.placement() {
+            card @ Placement::Card(_) => card,
+            _ => self.placement,
+        };
+        Self { placement, ..self.clone() }
+    }
 }
 
 impl Default for EngineOptions {
@@ -60,10 +81,11 @@ impl Default for EngineOptions {
             queue_depth: None,
             cache_ram: None,
             batch: 2048,
-            ubatch: 512,
+            ubatch: None,
             kv: KvType::F16,
             threads: None,
             placement: Placement::Auto,
+            asked_for_card: false,
         }
     }
 }
@@ -103,11 +125,14 @@ impl EngineOptions {
         Context::Tokens(tokens.max(1).next_multiple_of(STEP))
     }
 
-    /// Most rows of a step.
+    /// Most rows of a step; `None` is for the engine to choose.
     #[must_use]
-    pub fn step_rows(&self) -> usize {
-        let limits = [self.batch, self.ubatch].into_iter().filter(|&rows| rows > 0);
-        limits.min().unwrap_or(Self::default().batch)
+    pub fn step_rows(&self) -> Option<usize> {
+        /// What an engine may choose.
+        const MOST: usize = 2048;
+        let limits = [Some(self.batch), self.ubatch].into_iter().flatten().filter(|&rows| rows > 0);
+        let limit = limits.min().unwrap_or(MOST);
+        (self.ubatch.is_some() || limit < MOST).then_some(limit)
     }
 
     /// How the scheduler divides the engine.
@@ -131,17 +156,21 @@ impl EngineOptions {
     /// # Errors
     /// Those of [`EngineBuilder::plan`].
     pub fn plan(&self) -> Result<Plan, PlanError> {
-        self.plan_on(HostFacts::read())
+        let cards = match self.placement {
+            Placement::Cpu => Cards::none("the CPU was asked for"),
+            _ => Cards::read(),
+        };
+        self.plan_on(&Machine { host: HostFacts::read(), cards, placement: self.placement })
     }
 
-    fn plan_on(&self, host: HostFacts) -> Result<Plan, PlanError> {
-        let (plan, pool) = self.settle(host)?;
-        let need: Bytes = plan.terms().iter().map(|term| term.bytes).sum();
-        let parked = self.parked(host.available.saturating_sub(need));
+    fn plan_on(&self, machine: &Machine) -> Result<Plan, PlanError> {
+        let (plan, pool) = self.settle(machine)?;
+        let machine = machine.settled(&plan);
+        let parked = self.parked(machine.host.available.saturating_sub(plan.host_need()));
         if parked == Bytes(0) {
             return Ok(plan);
         }
-        let builder = self.builder(host).context(Context::Tokens(plan.context())).cache_ram(parked);
+        let builder = self.builder(&machine).context(Context::Tokens(plan.context())).cache_ram(parked);
         match pool {
             Some(pool) => builder.pool(pool).plan(),
             None => builder.plan(),
@@ -149,18 +178,19 @@ impl EngineOptions {
     }
 
     /// The plan without memory for parked prefixes, and the positions that all slots share if they do.
-    fn settle(&self, host: HostFacts) -> Result<(Plan, Option<usize>), PlanError> {
+    fn settle(&self, machine: &Machine) -> Result<(Plan, Option<usize>), PlanError> {
         let context = self.slot_context();
         if !self.unified() {
-            return Ok((self.builder(host).context(context).plan()?, None));
+            return Ok((self.builder(machine).context(context).plan()?, None));
         }
         if let Some(pool) = self.pool() {
-            return Ok((self.builder(host).context(context).pool(pool).plan()?, Some(pool)));
+            return Ok((self.builder(machine).context(context).pool(pool).plan()?, Some(pool)));
         }
         // As much as one session alone would get.
-        let mut pool = self.builder(host).sessions(1).plan()?.context();
+        let alone = self.builder(machine).sessions(1).plan()?;
+        let (machine, mut pool) = (machine.settled(&alone), alone.context());
         loop {
-            match self.builder(host).context(Context::Tokens(pool)).pool(pool).plan() {
+            match self.builder(&machine).context(Context::Tokens(pool)).pool(pool).plan() {
                 // The other sessions' scratch.
                 Err(PlanError::DoesNotFit { .. }) if pool > SHORTEST => {
                     pool = (pool - pool / 16).max(SHORTEST)
@@ -181,15 +211,19 @@ impl EngineOptions {
         Bytes(wanted.min(free.0))
     }
 
-    fn builder(&self, host: HostFacts) -> EngineBuilder {
+    fn builder(&self, machine: &Machine) -> EngineBuilder {
         let source =
             self.model.as_ref().map_or_else(ModelSource::demo, |path| ModelSource::File(path.clone()));
         let builder = Engine::builder(source)
-            .host(host)
-            .placement(self.placement)
+            .host(machine.host)
+            .cards(machine.cards.clone())
+            .placement(machine.placement)
             .sessions(self.slots())
-            .step_rows(self.step_rows())
             .kv(self.kv);
+        let builder = match self.step_rows() {
+            Some(rows) => builder.step_rows(rows),
+            None => builder,
+        };
         match self.threads {
             Some(threads) => builder.threads(threads),
             None => builder,
@@ -227,7 +261,8 @@ mod tests {
 
     fn terms(options: &EngineOptions, mib: u64) -> Vec<String> {
         let host = HostFacts { available: Bytes(mib << 20), ..HostFacts::read() };
-        options.plan_on(host).unwrap().terms().iter().map(ToString::to_string).collect()
+        let machine = Machine { host, cards: Cards::none("a test"), placement: Placement::Auto };
+        options.plan_on(&machine).unwrap().terms().iter().map(ToString::to_string).collect()
     }
 
     #[track_caller]
@@ -262,8 +297,8 @@ mod tests {
     #[test]
     fn what_is_not_given_is_chosen() {
         let options = EngineOptions::default();
-        assert_eq!((options.slots(), options.queue_depth(), options.step_rows()), (4, 60, 512));
-        let many = EngineOptions { slots: Some(100), batch: 64, ubatch: 0, ..EngineOptions::default() };
-        assert_eq!((many.queue_depth(), many.step_rows()), (1, 64));
+        assert_eq!((options.slots(), options.queue_depth(), options.step_rows()), (4, 60, None));
+        let many = EngineOptions { slots: Some(100), batch: 64, ubatch: Some(0), ..EngineOptions::default() };
+        assert_eq!((many.queue_depth(), many.step_rows()), (1, Some(64)));
     }
 }

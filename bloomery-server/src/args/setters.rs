@@ -86,8 +86,33 @@ pub(super) fn kv_v(draft: &mut Draft, value: &str) -> Result<(), Wrong> {
 }
 
 pub(super) fn place(draft: &mut Draft, value: &str) -> Result<(), Wrong> {
-    draft.engine.placement =
-        value.parse::<Placement>().map_err(|_| Wrong::Value("this build knows cpu and auto".to_owned()))?;
+    let place = value.parse().map_err(|_| Wrong::expected("auto, cpu, cuda or cuda with a number"))?;
+    draft.place = Some(place);
+    Ok(())
+}
+
+/// A model is on a card as a whole or not at all, so any number but 0 means the same.
+pub(super) fn gpu_layers(draft: &mut Draft, value: &str) -> Result<(), Wrong> {
+    let layers = match value {
+        "auto" => -1,
+        "all" => 1,
+        _ => value.parse::<i64>().map_err(|_| Wrong::expected("a number, auto or all"))?,
+    };
+    (draft.no_card, draft.engine.asked_for_card) = (layers == 0, layers > 0);
+    Ok(())
+}
+
+pub(super) fn device(draft: &mut Draft, value: &str) -> Result<(), Wrong> {
+    let names: Vec<String> = list(value).collect();
+    draft.device = match names.as_slice() {
+        [name] if name.eq_ignore_ascii_case("none") => Some(Placement::Cpu),
+        [name] => match name.parse() {
+            Ok(Placement::Auto) | Err(_) => return Err(Wrong::expected("none, or a name of --list-devices")),
+            Ok(place) => Some(place),
+        },
+        [] => return Err(Wrong::expected("none, or a name of --list-devices")),
+        _ => return Err(Wrong::Unsupported("a model on several devices is not in this release".to_owned())),
+    };
     Ok(())
 }
 

@@ -1,10 +1,10 @@
 //! E: chat.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::support::{Server, SseEvent};
+use crate::support::{Server, SseEvent, data, scratch};
 
 const CHAT: &str = "/v1/chat/completions";
 
@@ -39,10 +39,7 @@ fn streamed(chunks: &[Value]) -> String {
 
 /// A template of another model.
 pub(crate) fn template(name: &str) -> PathBuf {
-    let path =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../bloomery-core/tests/data/chat/templates").join(name);
-    assert!(path.exists(), "{path:?}");
-    path
+    data(&format!("bloomery-core/tests/data/chat/templates/{name}"))
 }
 
 /// A server with the template of another model.
@@ -437,7 +434,7 @@ fn case_085_thinking_is_off() {
 
 #[test]
 fn case_086_the_date() {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("date.jinja");
+    let path = scratch("date.jinja");
     std::fs::write(&path, "{{ strftime_now('%Y-%m-%d') }}{{ messages[0].content }}").unwrap();
     let server = Server::start(&["--chat-template-file", path.to_str().unwrap()]);
     let output = std::process::Command::new("date").arg("+%Y-%m-%d").output().unwrap();

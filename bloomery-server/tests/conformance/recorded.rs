@@ -1,9 +1,8 @@
 //! The answers have the structure of those that a llama-server gave to the same requests.
 
-use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::support::Server;
+use crate::support::{Server, data, scratch};
 
 #[test]
 fn answers_are_built_like_llama_servers() {
@@ -14,8 +13,8 @@ fn answers_are_built_like_llama_servers() {
         return;
     }
     let server = Server::start(&["-np", "2", "--metrics", "--slots", "--jinja"]);
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recorded");
-    let ours = Path::new(env!("CARGO_TARGET_TMPDIR")).join("recorded-ours.json");
+    let directory = data("bloomery-server/tests/recorded");
+    let ours = scratch("recorded-ours.json");
     let run = |script: &str, words: &[&str]| {
         let output = Command::new("python3").arg(directory.join(script)).args(words).output().unwrap();
         let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);

@@ -1,15 +1,15 @@
 //! I: tokenizer, infill, embeddings, slot files, and what is bloomery's own.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use crate::support::Server;
+use crate::support::{Server, scratch};
 
 /// An empty directory inside an empty one.
 fn directory(name: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let path = scratch(name);
     let _ = fs::remove_dir_all(&path);
     fs::create_dir_all(path.join("slots")).unwrap();
     path

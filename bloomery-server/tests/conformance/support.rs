@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -42,6 +43,26 @@ pub(crate) struct Client {
     rest: Vec<u8>,
 }
 
+/// The server where it was built, or beside the tests where that is another machine.
+fn program() -> PathBuf {
+    let built = PathBuf::from(env!("CARGO_BIN_EXE_bloomery-serve"));
+    if built.exists() { built } else { std::env::current_exe().unwrap().with_file_name("bloomery-serve") }
+}
+
+/// A file of the workspace where the tests were built, or below the working directory where that is another machine.
+pub(crate) fn data(path: &str) -> PathBuf {
+    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
+    let path = if built.exists() { built } else { std::env::current_dir().unwrap().join(path) };
+    assert!(path.exists(), "{path:?}");
+    path
+}
+
+/// Where a test may write.
+pub(crate) fn scratch(name: &str) -> PathBuf {
+    let built = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    if built.exists() { built.join(name) } else { std::env::temp_dir().join(name) }
+}
+
 impl Server {
     /// Starts the server on a free port and waits until it is ready.
     pub(crate) fn start(words: &[&str]) -> Self {
@@ -52,7 +73,7 @@ impl Server {
 
     /// Starts the server and waits until it listens, which is before it is ready.
     pub(crate) fn launch(words: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_bloomery-serve"))
+        let mut child = Command::new(program())
             .args(["--port", "0"])
             .args(words)
             .env_clear()

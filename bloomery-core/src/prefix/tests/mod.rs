@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::node::{Place, ROOT};
 use super::{PrefixCache, PrefixStats};
-use crate::backend::{Backend, Batch};
+use crate::backend::{Answer, Backend, Batch};
 use crate::error::EngineError;
 use crate::state::{PAGE, PageId, SequenceState};
 use crate::units::Bytes;
@@ -18,7 +18,7 @@ struct Rows(Vec<[u64; PAGE]>);
 const PAGE_BYTES: usize = PAGE * size_of::<u64>();
 
 impl Backend for Rows {
-    fn step(&mut self, _: Batch<'_>) -> Result<&[f32], EngineError> {
+    fn step(&mut self, _: Batch<'_>) -> Result<Answer<'_>, EngineError> {
         Err(EngineError::Poisoned)
     }
 
@@ -26,7 +26,7 @@ impl Backend for Rows {
         self.0[to as usize] = self.0[from as usize];
     }
 
-    fn read_page(&self, page: PageId, out: &mut Vec<u8>) {
+    fn read_page(&mut self, page: PageId, out: &mut Vec<u8>) {
         self.0[page as usize].iter().for_each(|row| out.extend_from_slice(&row.to_le_bytes()));
     }
 

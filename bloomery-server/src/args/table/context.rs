@@ -37,9 +37,9 @@ pub(super) static FLAGS: &[Flag] = &[
     integer("-b --batch-size", "N", (0, MAX), |draft, n| draft.engine.batch = n as usize)
         .env("LLAMA_ARG_BATCH")
         .doc("as --ubatch-size; the smaller of the two counts (default: 2048)"),
-    integer("-ub --ubatch-size", "N", (0, MAX), |draft, n| draft.engine.ubatch = n as usize)
+    integer("-ub --ubatch-size", "N", (0, MAX), |draft, n| draft.engine.ubatch = Some(n as usize))
         .env("LLAMA_ARG_UBATCH")
-        .doc("most tokens of one step (default: 512)"),
+        .doc("most tokens of one step (default: 512; on a card with room 2048)"),
     integer("--queue-depth", "N", (0, MAX), |draft, n| draft.engine.queue_depth = Some(n as usize))
         .doc("requests that may wait for a slot; the next one gets 503 (default: 64 less the slots)"),
     integer("-cram --cache-ram", "MIB", (-1, MAX), |draft, n| draft.engine.cache_ram = Some(n))

@@ -42,7 +42,7 @@ pub fn find(name: &str) -> Option<(&'static Flag, bool)> {
 }
 
 const DOWNLOADS: &str = "downloads are not in this release: pass a local file with -m";
-const CPU: &str = "this build computes on the CPU only";
+const WHOLE: &str = "a model is on one device as a whole";
 const DRAFTS: &str = "speculative decoding is not in this release";
 const MEDIA: &str = "images, audio and video are not in this release";
 const INTERNALS: &str = "it tunes internals that this engine does not have";

@@ -1,0 +1,75 @@
+//! Steps that were captured and run again as a whole.
+
+use std::collections::HashMap;
+
+use bloomery_kernels::cuda::{CudaError, Graph, Stream};
+
+use crate::backend::GraphFacts;
+
+/// Most rows of a step that is worth a graph: with more, the kernels take longer than queueing them one by one.
+pub(super) const GRAPH_ROWS: usize = 32;
+
+/// Graphs kept. One of 336 nodes takes about a megabyte.
+const MOST: usize = 64;
+
+/// Rows and outputs of a step: what its kernels depend on.
+pub(super) type Shape = (usize, usize);
+
+/// A shape that has been seen.
+#[derive(Debug, Default)]
+struct Known {
+    graph: Option<Graph>,
+    last_use: u64,
+}
+
+/// Graphs by the shape of their steps.
+#[derive(Debug, Default)]
+pub(super) struct Graphs {
+    known: HashMap<Shape, Known>,
+    clock: u64,
+}
+
+impl Graphs {
+    /// Runs a step as a graph, captured when its shape is seen for the second time: a shape that comes once is not worth it, and
+    /// the driver may still have to load its kernels, which it cannot do during a capture. False: `work` has to run as it is.
+    pub(super) fn run(
+        &mut self,
+        stream: &mut Stream,
+        shape: Shape,
+        work: impl FnOnce(&mut Stream) -> Result<(), CudaError>,
+    ) -> Result<bool, CudaError> {
+        self.clock += 1;
+        let Some(known) = self.known.get_mut(&shape) else {
+            self.make_room();
+            self.known.insert(shape, Known { graph: None, last_use: self.clock });
+            return Ok(false);
+        };
+        known.last_use = self.clock;
+        let graph = match &mut known.graph {
+            Some(graph) => graph,
+            none => none.insert(stream.capture(work)?),
+        };
+        graph.launch()?;
+        Ok(true)
+    }
+
+    /// Those that were captured.
+    pub(super) fn facts(&self) -> Vec<GraphFacts> {
+        let graphs = self.known.iter().filter_map(|(shape, known)| Some((*shape, known.graph.as_ref()?)));
+        let mut facts: Vec<GraphFacts> = graphs
+            .map(|((rows, outputs), graph)| GraphFacts { rows, outputs, nodes: graph.nodes() })
+            .collect();
+        facts.sort_unstable();
+        facts
+    }
+
+    fn make_room(&mut self) {
+        if self.known.len() < MOST {
+            return;
+        }
+        let oldest = self.known.iter().min_by_key(|(_, known)| known.last_use).map(|(shape, _)| *shape);
+        if let Some(shape) = oldest {
+            self.known.remove(&shape);
+        }
+    }
+}

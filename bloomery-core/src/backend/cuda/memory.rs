@@ -1,0 +1,51 @@
+//! Buffers between the ops of a step, at fixed addresses.
+
+use bloomery_kernels::cuda::{Buffer, CudaError, Device};
+
+use super::sizes::Sizes;
+use crate::program::Program;
+
+/// What steps write before they read it.
+#[derive(Debug)]
+pub(super) struct Memory {
+    /// The program's, by index.
+    pub(super) buffers: Vec<Buffer<f32>>,
+    /// Between the halves of feed-forward blocks.
+    pub(super) ffn: Buffer<f32>,
+    /// Of products: nothing in it outlives an op.
+    pub(super) workspace: Buffer<u8>,
+    /// `[rows][used]`: the experts of the layer under way.
+    pub(super) experts: Buffer<u32>,
+    /// Their weights.
+    pub(super) expert_weights: Buffer<f32>,
+    /// Of routers; zero between launches.
+    pub(super) route: Buffer<u32>,
+    /// Of attention of few rows.
+    pub(super) partials: Buffer<f32>,
+    /// The same; zero between launches.
+    pub(super) tickets: Buffer<u32>,
+    /// Selected candidates.
+    pub(super) candidates: Buffer<u32>,
+    /// Of their selection.
+    pub(super) select: Buffer<u32>,
+}
+
+impl Memory {
+    pub(super) fn new(device: &Device, program: &Program, sizes: &Sizes) -> Result<Self, CudaError> {
+        let buffers = program.buffers.iter().enumerate();
+        let buffers =
+            buffers.map(|(index, buffer)| device.alloc(buffer.cols * sizes.rows_of(program, index)));
+        Ok(Self {
+            buffers: buffers.collect::<Result<_, _>>()?,
+            ffn: device.alloc(sizes.ffn)?,
+            workspace: device.alloc(sizes.workspace)?,
+            experts: device.alloc(sizes.rows * sizes.used)?,
+            expert_weights: device.alloc(sizes.rows * sizes.used)?,
+            route: device.alloc(sizes.route)?,
+            partials: device.alloc(sizes.partials)?,
+            tickets: device.alloc(sizes.tickets)?,
+            candidates: device.alloc(sizes.candidate_words())?,
+            select: device.alloc(sizes.select)?,
+        })
+    }
+}

@@ -1,0 +1,66 @@
+//! What steps only read.
+
+use bloomery_kernels::cuda::{Rope, Span, Weight, WeightStack};
+
+use super::load::Stored;
+use crate::program::{Attention, AttentionId, Gain, Op, Program};
+use crate::weights::{MatrixId, StackId, VectorId};
+
+/// The program and its weights.
+#[derive(Debug)]
+pub(super) struct Model {
+    pub(super) program: Program,
+    stored: Stored,
+    /// Of every attention layer.
+    ropes: Vec<Rope>,
+    /// For every buffer that [`Op::Take`] fills, the one it takes from.
+    taken: Vec<Option<usize>>,
+}
+
+impl Model {
+    pub(super) fn new(program: Program, stored: Stored, ropes: Vec<Rope>) -> Self {
+        let mut taken = vec![None; program.buffers.len()];
+        for op in &program.ops {
+            if let Op::Take { from, to } = op {
+                taken[to.index] = Some(from.index);
+            }
+        }
+        Self { program, stored, ropes, taken }
+    }
+
+    /// A matrix that there are products with.
+    pub(super) fn matrix(&self, id: MatrixId) -> &Weight {
+        self.stored.matrices[id.index()].as_ref().expect("an op of the program multiplies with it")
+    }
+
+    /// A matrix whose rows are looked up.
+    pub(super) fn table(&self, id: MatrixId) -> &Weight {
+        self.stored.tables[id.index()].as_ref().expect("an op of the program looks rows up in it")
+    }
+
+    pub(super) fn stack(&self, id: StackId) -> &WeightStack {
+        &self.stored.stacks[id.index()]
+    }
+
+    pub(super) fn vector(&self, id: VectorId) -> Span<f32> {
+        self.stored.vectors[id.index()].clone()
+    }
+
+    /// A norm as launchers take it.
+    pub(super) fn norm(&self, gain: Gain) -> (Span<f32>, f32) {
+        (self.vector(gain.gain), gain.norm.eps)
+    }
+
+    pub(super) fn attention(&self, id: AttentionId) -> &Attention {
+        &self.program.attentions[id.0]
+    }
+
+    pub(super) fn rope(&self, id: AttentionId) -> &Rope {
+        &self.ropes[id.0]
+    }
+
+    /// Where the values of a buffer are when all rows are taken.
+    pub(super) fn taken_from(&self, buffer: usize) -> usize {
+        self.taken[buffer].unwrap_or(buffer)
+    }
+}

@@ -1,0 +1,73 @@
+//! Attention over the caches.
+
+use bloomery_kernels::cpu::KvType;
+use bloomery_kernels::cuda::{Attend, AttendScratch, CudaError, KvCache, KvRows, Launch};
+
+use crate::backend::cuda::frame::Frame;
+use crate::program::{Attention, AttentionId, Buffer};
+
+/// Query heads of a KV head that a tile has room for.
+const MOST_GROUP: usize = 64;
+
+/// The cache of a layer.
+pub(in crate::backend::cuda) fn shape(attention: &Attention, kv: KvType) -> Result<KvCache, CudaError> {
+    let gqa = &attention.gqa;
+    KvCache::new(gqa.kv_heads, gqa.head_dim, gqa.head_dim, kv)
+}
+
+/// Why there is no kernel for a layer, if there is none.
+pub(in crate::backend::cuda) fn unsupported(attention: &Attention, kv: KvType) -> Option<String> {
+    let group = attention.gqa.heads / attention.gqa.kv_heads;
+    let too_many = group > MOST_GROUP;
+    let why = || format!("{group} query heads of a KV head are more than {MOST_GROUP}");
+    shape(attention, kv).err().map(|error| error.to_string()).or_else(|| too_many.then(why))
+}
+
+/// Floats and tickets that steps of `rows` rows work with.
+pub(in crate::backend::cuda) fn scratch_len(
+    attention: &Attention,
+    kv: KvType,
+    rows: usize,
+) -> (usize, usize) {
+    let heads = attention.gqa.heads;
+    shape(attention, kv).map_or((0, 0), |shape| {
+        (AttendScratch::floats(&shape, heads, rows), AttendScratch::tickets(&shape, heads, rows))
+    })
+}
+
+/// The cache, and where the rows of the step are in it.
+pub(super) fn cache(frame: &Frame<'_>, id: AttentionId) -> Result<KvRows, CudaError> {
+    let layer = &frame.caches.layers[id.0];
+    let [keys, values] = layer.memory();
+    let inputs = frame.inputs;
+    Ok(KvRows {
+        shape: layer.shape,
+        keys,
+        values,
+        table: inputs.pages()?,
+        stride: inputs.stride(),
+        positions: inputs.positions(frame.rows)?,
+        sequences: inputs.sequences(frame.rows)?,
+    })
+}
+
+pub(in crate::backend::cuda) fn launches(
+    frame: &Frame<'_>,
+    q: Buffer,
+    id: AttentionId,
+    out: Buffer,
+) -> Result<Vec<Launch>, CudaError> {
+    let gqa = &frame.model.attention(id).gqa;
+    let memory = frame.memory;
+    let attend = Attend {
+        q: frame.span(q)?,
+        cache: cache(frame, id)?,
+        out: frame.span(out)?,
+        rows: frame.rows,
+        heads: gqa.heads,
+        scale: 1.0 / (gqa.head_dim as f32).sqrt(),
+        scratch: AttendScratch { partials: memory.partials.span(), tickets: memory.tickets.span() },
+        tiles: frame.inputs.tiles(id)?,
+    };
+    Ok(vec![attend.launch(frame.info)?])
+}

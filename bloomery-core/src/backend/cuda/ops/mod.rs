@@ -1,0 +1,11 @@
+//! Ops as launches: one file each, the only places that know the kernels' arguments.
+
+pub(super) mod attend;
+pub(super) mod candidates;
+pub(super) mod embed;
+pub(super) mod feed_forward;
+pub(super) mod norm;
+pub(super) mod project;
+pub(super) mod rope;
+pub(super) mod route;
+pub(super) mod take;

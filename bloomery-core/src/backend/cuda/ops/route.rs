@@ -1,0 +1,54 @@
+//! A norm, the router's logits and the experts of every row.
+
+use bloomery_gguf::Format;
+use bloomery_kernels::cpu::RouterSpec;
+use bloomery_kernels::cuda::{CudaError, Launch, Route};
+
+use crate::backend::cuda::frame::Frame;
+use crate::backend::cuda::support::without;
+use crate::def::Router;
+use crate::program::{Buffer, Gain};
+use crate::weights::{MatrixId, Packed};
+
+/// Experts of a layer, and of a row, that the kernels choose from and choose.
+const MOST: (usize, usize) = (512, 16);
+
+/// Why there is no kernel for a router, if there is none.
+pub(in crate::backend::cuda) fn unsupported(router: &Packed<'_>, used: usize) -> Option<String> {
+    if !matches!(router.format, Format::F32 | Format::F16 | Format::BF16) || !router.cols.is_multiple_of(4) {
+        return Some(without(router, "router"));
+    }
+    let too_many = router.rows > MOST.0 || used > MOST.1;
+    too_many.then(|| format!("{used} of {} experts are more than {} of {}", router.rows, MOST.1, MOST.0))
+}
+
+/// Words that the routers work with.
+pub(in crate::backend::cuda) fn scratch_len(rows: usize, experts: usize) -> usize {
+    Route::scratch_len(rows, experts)
+}
+
+pub(in crate::backend::cuda) fn launches(
+    frame: &Frame<'_>,
+    [x, normed]: [Buffer; 2],
+    norm: Gain,
+    router: MatrixId,
+    spec: Router,
+    used: usize,
+) -> Result<Vec<Launch>, CudaError> {
+    let Router::SoftmaxTopK { renormalize, scale } = spec;
+    let mut spec = RouterSpec::softmax(used);
+    (spec.renormalize, spec.scale) = (renormalize, scale);
+    let rows = frame.rows_of(x.rows);
+    let route = Route {
+        x: frame.span(x)?,
+        norm: frame.model.norm(norm),
+        normed: frame.span(normed)?,
+        router: frame.model.matrix(router).clone(),
+        spec,
+        experts: frame.memory.experts.slice(0..rows * used)?,
+        weights: frame.memory.expert_weights.slice(0..rows * used)?,
+        live: None,
+        scratch: frame.memory.route.span(),
+    };
+    route.launches(frame.info)
+}

@@ -1,0 +1,128 @@
+//! Memory that steps need, allocated once.
+
+use bloomery_kernels::cpu::KvType;
+
+use super::ops::{attend, candidates, feed_forward, project, route};
+use crate::program::{Op, Program, Rows};
+use crate::sampling::MOST_CANDIDATES;
+use crate::units::Bytes;
+use crate::weights::Weights;
+
+/// Rows whose logits are kept at a time, at least: of more, the head is computed in turns.
+const LOGIT_ROWS: usize = 32;
+
+/// What the sizes of buffers depend on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    /// Most rows of a step.
+    pub(crate) rows: usize,
+    /// Most rows of logits at a time.
+    pub(crate) logit_rows: usize,
+    /// Most sequences of a step.
+    pub(crate) sequences: usize,
+    /// Most experts of a row; 1 without any.
+    pub(crate) used: usize,
+    /// Values between the two halves of feed-forward blocks, for all rows of a step.
+    pub(crate) ffn: usize,
+    /// Bytes that products work with.
+    pub(crate) workspace: usize,
+    /// Words that routers work with.
+    pub(crate) route: usize,
+    /// Floats of attention of few rows.
+    pub(crate) partials: usize,
+    /// Words of the same.
+    pub(crate) tickets: usize,
+    /// Words that the choice of candidates works with.
+    pub(crate) select: usize,
+}
+
+impl Sizes {
+    /// For steps of `rows` rows over `sessions` sessions, and caches of type `kv`.
+    pub(crate) fn of(
+        program: &Program,
+        weights: &Weights,
+        kv: KvType,
+        (rows, sessions): (usize, usize),
+    ) -> Self {
+        let sequences = sessions.min(rows).max(1);
+        let logit_rows = sequences.max(LOGIT_ROWS).min(rows);
+        let select = candidates::scratch_len(logit_rows, program.logits.cols);
+        let mut sizes = Self {
+            rows,
+            logit_rows,
+            sequences,
+            used: 1,
+            ffn: 0,
+            workspace: 0,
+            route: 0,
+            partials: 0,
+            tickets: 0,
+            select,
+        };
+        for attention in &program.attentions {
+            let (partials, tickets) = attend::scratch_len(attention, kv, rows);
+            sizes.partials = sizes.partials.max(partials);
+            sizes.tickets = sizes.tickets.max(tickets);
+        }
+        for op in &program.ops {
+            let (experts, gate, down) = match op {
+                Op::Project { x, .. } => {
+                    sizes.workspace = sizes.workspace.max(project::workspace_bytes(rows, x.cols));
+                    continue;
+                }
+                Op::Route { used, router, .. } => {
+                    sizes.used = sizes.used.max(*used);
+                    sizes.route = sizes.route.max(route::scratch_len(rows, weights.matrix_rows(*router)));
+                    continue;
+                }
+                Op::Experts { experts, .. } => {
+                    let stack = |id| (weights.stack_rows(id), weights.stack_cols(id));
+                    let count = weights.stack_count(experts.gate);
+                    ((sizes.used, count), stack(experts.gate), stack(experts.down))
+                }
+                Op::Gated { gated, .. } => {
+                    let matrix = |id| (weights.matrix_rows(id), weights.matrix_cols(id));
+                    ((1, 1), matrix(gated.gate), matrix(gated.down))
+                }
+                _ => continue,
+            };
+            sizes.ffn = sizes.ffn.max(feed_forward::hidden_len(rows, experts.0, gate.0));
+            let widths = (gate.1, gate.0, down.0);
+            sizes.workspace = sizes.workspace.max(feed_forward::workspace_bytes(rows, experts, widths));
+        }
+        sizes
+    }
+
+    /// Rows that a program's buffer holds.
+    pub(super) fn rows_of(&self, program: &Program, index: usize) -> usize {
+        if index == program.logits.index { self.logit_rows } else { self.rows }
+    }
+
+    /// Words of the inputs, where a sequence has up to `pages` pages and rows are cut in `tilings` ways.
+    pub(super) fn input_words(&self, pages: usize, tilings: usize) -> usize {
+        (4 + 2 * tilings) * self.rows.next_multiple_of(4) + (self.sequences * pages).next_multiple_of(4)
+    }
+
+    /// Words of selected candidates: ids, logits, and one more for each row.
+    pub(super) fn candidate_words(&self) -> usize {
+        self.logit_rows * (2 * MOST_CANDIDATES + 4)
+    }
+
+    /// All of it.
+    pub(crate) fn bytes(&self, program: &Program, pages: usize) -> Bytes {
+        let buffers: usize =
+            program.buffers.iter().map(|buffer| buffer.cols * self.rows_of(program, buffer.index)).sum();
+        let routes = 2 * self.rows * self.used;
+        let work = self.ffn + self.route + self.partials + self.tickets + self.select;
+        Bytes::of(buffers + routes + work + self.input_words(pages, 1) + self.candidate_words(), 4)
+            + Bytes(self.workspace as u64)
+    }
+}
+
+/// Rows of a buffer in a step.
+pub(super) fn count(rows: Rows, all: usize, outputs: usize) -> usize {
+    match rows {
+        Rows::All => all,
+        Rows::Outputs => outputs,
+    }
+}

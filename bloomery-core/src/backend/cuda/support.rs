@@ -1,0 +1,106 @@
+//! What there are kernels for.
+
+use bloomery_gguf::Gguf;
+use bloomery_kernels::cpu::{KvType, Numerics};
+use bloomery_kernels::cuda::{embeds, multiplies};
+
+use super::load::{stored_bytes, uses};
+use super::ops::{attend, route};
+use crate::program::{Op, Program};
+use crate::units::Bytes;
+use crate::weights::{MatrixId, Packed, StackId, Weights};
+
+/// Allocations on a card are multiples of this.
+const GRANULE: u64 = 256;
+
+/// Bytes of all weights in the memory of a card.
+pub(crate) fn weight_bytes(program: &Program, weights: &Weights, gguf: &Gguf) -> Bytes {
+    let matrices: Vec<Packed<'_>> = weights.packed_matrices(gguf).collect();
+    let mut sizes: Vec<usize> =
+        weights.packed_stacks(gguf).map(|packed| stored_bytes(&packed, true)).collect();
+    for (packed, needed) in matrices.iter().zip(uses(program, matrices.len())) {
+        sizes.extend(needed.product.then(|| stored_bytes(packed, true)));
+        sizes.extend(needed.table.then(|| stored_bytes(packed, false)));
+    }
+    sizes.extend(weights.vector_ids().map(|id| weights.vector_len(id) * 4));
+    sizes.into_iter().map(|size| Bytes((size as u64).next_multiple_of(GRANULE))).sum()
+}
+
+/// Why the program cannot run on a card, if it cannot.
+pub(crate) fn unsupported(
+    program: &Program,
+    weights: &Weights,
+    gguf: &Gguf,
+    kv: KvType,
+    numerics: Numerics,
+) -> Option<String> {
+    if numerics == Numerics::Exact {
+        return Some("exact numerics are the CPU's".to_owned());
+    }
+    let check = Check {
+        matrices: weights.packed_matrices(gguf).collect(),
+        stacks: weights.packed_stacks(gguf).collect(),
+    };
+    program
+        .ops
+        .iter()
+        .find_map(|op| check.op(op))
+        .or_else(|| program.attentions.iter().find_map(|attention| attend::unsupported(attention, kv)))
+}
+
+struct Check<'g> {
+    matrices: Vec<Packed<'g>>,
+    stacks: Vec<Packed<'g>>,
+}
+
+impl Check<'_> {
+    fn op(&self, op: &Op) -> Option<String> {
+        match op {
+            Op::Embed { table, .. } => {
+                let table = &self.matrices[table.index()];
+                (!embeds(table.format)).then(|| without(table, "token table"))
+            }
+            Op::Project { parts, .. } => parts.iter().find_map(|part| self.matrix(part.weight)),
+            Op::Route { router, used, .. } => {
+                let router = &self.matrices[router.index()];
+                route::unsupported(router, *used)
+            }
+            Op::Experts { experts, .. } => {
+                let ids = [experts.gate, experts.up, experts.down];
+                ids.iter()
+                    .find_map(|id| self.stack(*id))
+                    .or_else(|| alike(&self.stacks[experts.gate.index()], &self.stacks[experts.up.index()]))
+            }
+            Op::Gated { gated, .. } => {
+                let ids = [gated.gate, gated.up, gated.down];
+                ids.iter()
+                    .find_map(|id| self.matrix(*id))
+                    .or_else(|| alike(&self.matrices[gated.gate.index()], &self.matrices[gated.up.index()]))
+            }
+            Op::RopeAppend { .. } | Op::Attend { .. } | Op::Take { .. } | Op::Norm { .. } => None,
+        }
+    }
+
+    fn matrix(&self, id: MatrixId) -> Option<String> {
+        product(&self.matrices[id.index()])
+    }
+
+    fn stack(&self, id: StackId) -> Option<String> {
+        product(&self.stacks[id.index()])
+    }
+}
+
+fn product(weight: &Packed<'_>) -> Option<String> {
+    (!multiplies(weight.format, weight.cols)).then(|| without(weight, "product"))
+}
+
+/// One kernel reads both.
+fn alike(gate: &Packed<'_>, up: &Packed<'_>) -> Option<String> {
+    let text = || format!("`{}` is stored as {}, `{}` as {}", gate.name, gate.format, up.name, up.format);
+    (gate.format != up.format).then(text)
+}
+
+pub(super) fn without(weight: &Packed<'_>, what: &str) -> String {
+    let Packed { name, format, cols, .. } = weight;
+    format!("tensor `{name}` is stored as {format} in rows of {cols}, there is no {what} of that")
+}

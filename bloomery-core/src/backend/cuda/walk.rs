@@ -1,0 +1,103 @@
+//! The program as kernels.
+
+use bloomery_kernels::cuda::{CudaError, Launch, Stream};
+
+use super::frame::Frame;
+use super::ops::{attend, embed, feed_forward, norm, project, rope, route, take};
+use crate::program::{Op, Projection};
+
+/// The kernels of one op, or of two that are one on a card.
+#[derive(Debug)]
+pub(super) struct Stage {
+    pub(super) name: &'static str,
+    pub(super) launches: Vec<Launch>,
+    /// Whether it chose experts, and how many for each row.
+    pub(super) routed: Option<(usize, usize)>,
+}
+
+impl Stage {
+    fn new(name: &'static str, launches: Vec<Launch>) -> Self {
+        Self { name, launches, routed: None }
+    }
+}
+
+/// Everything but the head. Where no outputs are wanted, nothing that only they need.
+pub(super) fn body(frame: &Frame<'_>) -> Result<Vec<Stage>, CudaError> {
+    let ops = &frame.model.program.ops;
+    let mut ops = ops[..ops.len().saturating_sub(1)].iter().peekable();
+    let mut stages = Vec::with_capacity(ops.len());
+    let mut used_now = 1;
+    while let Some(op) = ops.next() {
+        match op {
+            Op::Take { .. } if frame.outputs == 0 => break,
+            Op::Attend { .. } if frame.outputs == 0 && matches!(ops.peek(), Some(Op::Take { .. })) => break,
+            Op::Take { .. } if frame.takes_all() => {}
+            Op::Embed { table, out } => {
+                stages.push(Stage::new("embed", embed::launches(frame, *table, *out)?))
+            }
+            Op::Project { x, norm, parts } => {
+                let launches = project::launches(frame, *x, *norm, parts)?;
+                stages.push(Stage::new(if norm.is_some() { "qkv" } else { "attention out" }, launches));
+            }
+            Op::RopeAppend { q, k, v, attention } => {
+                stages.push(Stage::new("rope", rope::launches(frame, [*q, *k, *v], *attention)?));
+            }
+            Op::Attend { q, attention, out } => {
+                stages.push(Stage::new("attention", attend::launches(frame, *q, *attention, *out)?));
+            }
+            Op::Take { from, to } => stages.push(Stage::new("take", take::launches(frame, *from, *to)?)),
+            Op::Norm { x, norm: gain, out } => match ops.peek() {
+                // The block normalises its rows itself.
+                Some(Op::Gated { normed, gated, out: to }) if normed == out => {
+                    let launches = feed_forward::dense(frame, *x, Some(*gain), gated, *to)?;
+                    stages.push(Stage::new("feed-forward", launches));
+                    ops.next();
+                }
+                _ => stages.push(Stage::new("norm", norm::launches(frame, *x, *gain, *out)?)),
+            },
+            Op::Route { x, norm, normed, router, spec, used } => {
+                let launches = route::launches(frame, [*x, *normed], *norm, *router, *spec, *used)?;
+                let routed = Some((*used, frame.rows_of(x.rows)));
+                used_now = *used;
+                stages.push(Stage { routed, ..Stage::new("route", launches) });
+            }
+            Op::Experts { normed, experts, out } => {
+                stages.push(Stage::new(
+                    "experts",
+                    feed_forward::routed(frame, used_now, *normed, experts, *out)?,
+                ));
+            }
+            Op::Gated { normed, gated, out } => {
+                let launches = feed_forward::dense(frame, *normed, None, gated, *out)?;
+                stages.push(Stage::new("feed-forward", launches));
+            }
+        }
+    }
+    Ok(stages)
+}
+
+/// Logits of `rows` outputs from `first` on, to the start of their buffer.
+pub(super) fn head(frame: &Frame<'_>, first: usize, rows: usize) -> Result<Stage, CudaError> {
+    let launches = match frame.model.program.ops.last() {
+        Some(Op::Project { x, norm, parts }) => {
+            let parts: &[Projection] = parts;
+            project::some(frame, *x, *norm, parts, first, rows)?
+        }
+        _ => Vec::new(),
+    };
+    Ok(Stage::new("head", launches))
+}
+
+/// Hidden states of the outputs, in place of the head.
+pub(super) fn states(frame: &Frame<'_>) -> Result<Stage, CudaError> {
+    let launches = match &frame.model.program.hidden.op {
+        Op::Norm { x, norm, out } => norm::launches(frame, *x, *norm, *out)?,
+        _ => Vec::new(),
+    };
+    Ok(Stage::new("states", launches))
+}
+
+/// Queues kernels one by one.
+pub(super) fn launch(stream: &mut Stream, stages: &[Stage]) -> Result<(), CudaError> {
+    stages.iter().flat_map(|stage| &stage.launches).try_for_each(|kernel| stream.launch(kernel))
+}

@@ -1,0 +1,49 @@
+//! Steps that are looked at while they run: stage by stage, never as graphs.
+
+use bloomery_kernels::cuda::{CudaError, Stream};
+
+use super::memory::Memory;
+use super::walk::{Stage, launch};
+use crate::backend::{RouteTrace, StageTime};
+
+/// What is to be reported.
+#[derive(Debug)]
+pub(super) struct Watch<'a> {
+    pub(super) trace: Option<&'a mut RouteTrace>,
+    pub(super) times: Option<&'a mut Vec<StageTime>>,
+}
+
+impl Watch<'_> {
+    pub(super) fn is_on(&self) -> bool {
+        self.trace.is_some() || self.times.is_some()
+    }
+
+    /// Queues the kernels and reports.
+    pub(super) fn run(self, stream: &mut Stream, stages: &[Stage], memory: &Memory) -> Result<(), CudaError> {
+        let Self { mut trace, times } = self;
+        if let Some(trace) = &mut trace {
+            trace.layers.clear();
+        }
+        let mut events = Vec::new();
+        for stage in stages {
+            if times.is_some() {
+                events.push(stream.event()?);
+            }
+            launch(stream, std::slice::from_ref(stage))?;
+            if let (Some(trace), Some((used, rows))) = (&mut trace, stage.routed) {
+                let mut experts = vec![0; used * rows];
+                stream.download(&memory.experts.slice(0..used * rows)?, &mut experts)?;
+                trace.layers.push((used, experts));
+            }
+        }
+        let Some(times) = times else { return Ok(()) };
+        events.push(stream.event()?);
+        times.clear();
+        for (stage, ends) in stages.iter().zip(events.windows(2)) {
+            let micros = ends[1].micros_since(&ends[0])?;
+            let bytes = stage.launches.iter().map(|launch| launch.bytes()).sum();
+            times.push(StageTime { name: stage.name, kernels: stage.launches.len(), micros, bytes });
+        }
+        Ok(())
+    }
+}

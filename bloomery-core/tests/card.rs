@@ -1,0 +1,378 @@
+//! A card against independent engines, against the CPU, and against itself. Without a card, every test says so and ends.
+//!
+//! Data is looked for where the crate was built, then below the working directory.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::print_stdout, reason = "tests that are skipped say so")]
+
+#[expect(dead_code, reason = "this binary uses a part of it")]
+mod common;
+
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use bloomery_core::sampling::{Needs, Sampler, SamplingParams, Seed, TopLogits};
+use bloomery_core::{
+    Cards, Context, Engine, KvType, Logits, ModelSource, Numerics, Params, Placement, Session, Snapshot, Turn,
+};
+use common::{ALL, Fixture, all_logits, argmax, kld, max_abs, median};
+
+/// The first card, for one test at a time; all share it, so that kernels are loaded once.
+struct Card {
+    cards: Cards,
+    _turn: MutexGuard<'static, ()>,
+}
+
+fn card() -> Option<Card> {
+    static CARDS: OnceLock<Cards> = OnceLock::new();
+    static TURN: Mutex<()> = Mutex::new(());
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let cards = CARDS.get_or_init(Cards::read).clone();
+    match cards.facts(0) {
+        Ok(_) => Some(Card { cards, _turn: turn }),
+        Err(why) => {
+            println!("skipped: {why}");
+            None
+        }
+    }
+}
+
+impl Card {
+    fn builder(&self, fixture: &Fixture) -> bloomery_core::EngineBuilder {
+        fixture.builder().placement(Placement::card(0)).cards(self.cards.clone())
+    }
+
+    fn engine(&self, fixture: &Fixture, sessions: usize) -> Engine {
+        self.builder(fixture).sessions(sessions).plan().unwrap().load(|_| {}).unwrap()
+    }
+}
+
+fn bits(logits: &[f32]) -> Vec<u32> {
+    logits.iter().map(|x| x.to_bits()).collect()
+}
+
+/// Medians over rows of the largest difference and of the divergence that rounded activations may cause: those of
+/// `fast_numerics_stay_within_the_rounding_of_activations`.
+fn limits(fixture: &Fixture) -> (f64, f64) {
+    match fixture.name.rsplit_once('-').unwrap().1 {
+        "bf16" => (0.05, 2e-4),
+        "q8_0" => (0.3, 1.2e-3),
+        _ => (0.5, 3e-3),
+    }
+}
+
+#[track_caller]
+fn close<'a>(what: &str, fixture: &Fixture, rows: impl Iterator<Item = (&'a [f32], &'a [f32])>) {
+    let (abs, divergence): (Vec<f64>, Vec<f64>) =
+        rows.map(|(a, b)| (f64::from(max_abs(a, b)), kld(a, b))).unzip();
+    let (abs, divergence, (abs_limit, kld_limit)) = (median(abs), median(divergence), limits(fixture));
+    let fits = abs <= abs_limit && divergence <= kld_limit;
+    assert!(fits, "{what}, {}: {abs:e}, KLD {divergence:e}", fixture.name);
+}
+
+#[test]
+fn logits_stay_within_the_rounding_of_activations() {
+    let Some(card) = card() else { return };
+    for fixture in ALL.map(Fixture::read) {
+        let logits = all_logits(&card.engine(&fixture, 1), &fixture.ids, usize::MAX);
+        let rows = fixture.rows.iter().zip(fixture.logits.chunks_exact(fixture.vocab));
+        close(
+            "whole",
+            &fixture,
+            rows.map(|(&row, expected)| (expected, &logits[row * fixture.vocab..][..fixture.vocab])),
+        );
+    }
+}
+
+#[test]
+fn greedy_continuations_match_the_reference_where_it_is_sure() {
+    let Some(card) = card() else { return };
+    for fixture in ALL.map(Fixture::read) {
+        let engine = card.engine(&fixture, 1);
+        let mut session = engine.session().unwrap();
+        let mut tokens = vec![argmax(session.prefill(&fixture.ids).unwrap())];
+        while tokens.len() < fixture.greedy.len() {
+            tokens.push(argmax(session.step(tokens[tokens.len() - 1]).unwrap()));
+        }
+        let sure = fixture.margins.iter().take_while(|&&margin| margin > 0.5).count();
+        assert_eq!(tokens[..sure], fixture.greedy[..sure], "{}", fixture.name);
+    }
+}
+
+#[test]
+fn chunks_of_a_prompt_give_the_whole_within_rounding() {
+    let Some(card) = card() else { return };
+    for fixture in ALL.map(Fixture::read) {
+        for kv in [KvType::F16, KvType::Q8_0, KvType::F32] {
+            let engine = card.builder(&fixture).kv(kv).plan();
+            // A head of 16 has no blocks of 32.
+            let Ok(engine) = engine.map(|plan| plan.load(|_| {}).unwrap()) else { continue };
+            let whole = all_logits(&engine, &fixture.ids, usize::MAX);
+            for chunk in [1, 7, 33] {
+                let cut = all_logits(&engine, &fixture.ids, chunk);
+                let rows = whole.chunks_exact(fixture.vocab).zip(cut.chunks_exact(fixture.vocab));
+                close(&format!("chunks of {chunk}, {kv:?}"), &fixture, rows);
+            }
+        }
+    }
+}
+
+#[test]
+fn experts_match_the_reference_in_almost_every_row() {
+    let Some(card) = card() else { return };
+    for fixture in ALL.map(Fixture::read).into_iter().filter(|fixture| !fixture.routes.is_empty()) {
+        let engine = card.engine(&fixture, 1);
+        let mut session = engine.session().unwrap();
+        let mut turn = [Turn::new(&mut session, &fixture.ids, Logits::All).traced()];
+        engine.step(&mut turn).unwrap();
+        assert_eq!(turn[0].routes().len(), fixture.routes.len());
+        let (mut same, mut all) = (0, 0);
+        for ((used, found), expected) in turn[0].routes().iter().zip(&fixture.routes) {
+            for (found, expected) in found.chunks_exact(*used).zip(expected) {
+                let mut found = found.to_vec();
+                found.sort_unstable();
+                same += usize::from(&found == expected);
+                all += 1;
+            }
+        }
+        assert!(same * 10 >= all * 8, "{}: {same} of {all}", fixture.name);
+    }
+}
+
+#[test]
+fn streams_that_share_a_step_do_not_see_each_other() {
+    let Some(card) = card() else { return };
+    for name in ["llama-k-q8_0", "qwen2-k-q4_k_m", "qwen3moe-k-q4_k_m", "qwen3moe-small-bf16"] {
+        let fixture = Fixture::read(name);
+        let engine = card.engine(&fixture, 12);
+        let lens: Vec<usize> = (0..12).map(|i| 1 + (i * 29) % (fixture.ids.len() - 1)).collect();
+        let mut sessions: Vec<Session> = lens
+            .iter()
+            .map(|&len| {
+                let mut session = engine.session().unwrap();
+                session.prefill(&fixture.ids[..len]).unwrap();
+                session
+            })
+            .collect();
+        let solo: Vec<Vec<u32>> = sessions
+            .iter_mut()
+            .zip(&lens)
+            .map(|(session, &len)| {
+                let row = bits(session.step(fixture.ids[len]).unwrap());
+                session.truncate(len).unwrap();
+                row
+            })
+            .collect();
+        for streams in [2, 3, 4, 5, 8, 9, 12] {
+            // Eager, captured, replayed.
+            for _ in 0..3 {
+                let mut turns: Vec<Turn<'_>> = sessions[..streams]
+                    .iter_mut()
+                    .zip(&lens)
+                    .map(|(session, &len)| Turn::new(session, &fixture.ids[len..len + 1], Logits::Last))
+                    .collect();
+                engine.step(&mut turns).unwrap();
+                for (stream, (turn, solo)) in turns.iter().zip(&solo).enumerate() {
+                    assert!(bits(turn.logits()) == *solo, "{name}: stream {stream} of {streams}");
+                }
+                drop(turns);
+                sessions.iter_mut().zip(&lens).for_each(|(session, &len)| session.truncate(len).unwrap());
+            }
+        }
+    }
+}
+
+#[test]
+fn graphs_give_the_bits_of_single_kernels() {
+    let Some(card) = card() else { return };
+    for fixture in ALL.map(Fixture::read) {
+        let engine = card.engine(&fixture, 1);
+        let mut session = engine.session().unwrap();
+        let (len, chunk) = (fixture.ids.len() - 20, 20);
+        session.prefill(&fixture.ids[..len]).unwrap();
+        for rows in [1, 2, chunk] {
+            for want in [Logits::Last, Logits::All] {
+                let mut run = |timed: bool| {
+                    session.truncate(len).unwrap();
+                    let turn = Turn::new(&mut session, &fixture.ids[len..len + rows], want);
+                    let mut turn = [if timed { turn.timed() } else { turn }];
+                    engine.step(&mut turn).unwrap();
+                    let stages: usize = turn[0].stages().iter().map(|stage| stage.kernels).sum();
+                    (bits(turn[0].logits()), stages)
+                };
+                let (eager, kernels) = run(true);
+                let runs = [0; 4].map(|_| run(false).0);
+                assert!(runs.iter().all(|bits| *bits == eager), "{} {rows} rows, {want:?}", fixture.name);
+                let outputs = if want == Logits::All { rows } else { 1 };
+                let graphs = engine.graphs().unwrap();
+                let graph = graphs.iter().find(|graph| (graph.rows, graph.outputs) == (rows, outputs));
+                assert_eq!(graph.map(|graph| graph.nodes), Some(kernels), "{}: {graphs:?}", fixture.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_layer_of_experts_is_eight_kernels_at_most() {
+    let Some(card) = card() else { return };
+    for name in ["qwen3moe-k-q4_k_m", "qwen3moe-k-q3_k_m", "qwen3moe-small-bf16"] {
+        let fixture = Fixture::read(name);
+        let engine = card.engine(&fixture, 1);
+        let mut session = engine.session().unwrap();
+        for &id in &fixture.ids[..4] {
+            session.step(id).unwrap();
+        }
+        let (layers, graphs) = (engine.model().layers.len(), engine.graphs().unwrap());
+        let nodes = graphs.iter().find(|graph| graph.rows == 1).unwrap().nodes;
+        // Beside the layers: embedding and head.
+        assert!(nodes <= 8 * layers + 2, "{name}: {nodes} for {layers} layers");
+        println!("{name}: {nodes} nodes, {layers} layers");
+    }
+}
+
+#[test]
+fn forks_cuts_and_snapshots_continue_like_a_straight_run() {
+    let Some(card) = card() else { return };
+    let fixture = Fixture::read("qwen3moe-k-q4_k_m");
+    for kv in [KvType::F16, KvType::F32, KvType::Q8_0] {
+        let build = || card.builder(&fixture).kv(kv).sessions(2).plan().unwrap().load(|_| {}).unwrap();
+        let engine = build();
+        // Inside a page, at its end, and just past it.
+        for cut in [1, 63, 64, 65, 100] {
+            let next = fixture.ids[cut];
+            let mut session = engine.session().unwrap();
+            session.prefill(&fixture.ids).unwrap();
+            session.truncate(cut).unwrap();
+            let straight = bits(session.step(next).unwrap());
+            session.truncate(cut).unwrap();
+            let mut fork = session.fork().unwrap();
+            // The fork goes another way and must leave the original alone.
+            fork.prefill(&[fixture.ids[0]; 70]).unwrap();
+            assert!(bits(session.step(next).unwrap()) == straight, "{kv:?} forked at {cut}");
+            fork.truncate(cut).unwrap();
+            assert!(bits(fork.step(next).unwrap()) == straight, "{kv:?} cut at {cut}");
+            drop(fork);
+            session.truncate(cut).unwrap();
+            let bytes = session.snapshot().unwrap().to_bytes();
+            let other = build();
+            let mut restored = other.session().unwrap();
+            restored.restore(&Snapshot::from_bytes(&bytes).unwrap()).unwrap();
+            assert_eq!(restored.tokens(), &fixture.ids[..cut]);
+            assert!(bits(restored.step(next).unwrap()) == straight, "{kv:?} restored at {cut}");
+        }
+        // A cache of the CPU's is laid out otherwise.
+        let cpu = fixture.builder().kv(kv).numerics(Numerics::Fast).plan().unwrap().load(|_| {}).unwrap();
+        let mut session = cpu.session().unwrap();
+        session.prefill(&fixture.ids[..3]).unwrap();
+        let snapshot = session.snapshot().unwrap();
+        assert!(engine.session().unwrap().restore(&snapshot).is_err());
+    }
+}
+
+#[test]
+fn candidates_draw_what_whole_rows_draw() {
+    let Some(card) = card() else { return };
+    for fixture in ALL.map(Fixture::read) {
+        let engine = card.engine(&fixture, 1);
+        for (top_k, temperature) in [(40, 0.9), (1, 1.0), (128, 1.5), (20, 0.0)] {
+            let seed = Seed::Fixed(7);
+            let sampling = SamplingParams { top_k, temperature, seed, ..SamplingParams::default() };
+            let params = Params {
+                sampling: sampling.clone(),
+                max_tokens: Some(24),
+                ignore_end: true,
+                ..Params::default()
+            };
+            let mut session = engine.session().unwrap();
+            let pieces = session.generate_tokens(&fixture.ids, &params).unwrap();
+            let found: Vec<u32> = pieces.filter_map(|piece| piece.unwrap().token).collect();
+            drop(session);
+            let mut session = engine.session().unwrap();
+            let mut sampler = Sampler::new(&sampling, 512).unwrap();
+            let mut logits = session.prefill(&fixture.ids).unwrap().to_vec();
+            let mut expected = Vec::new();
+            for _ in 0..24 {
+                let id = sampler.sample(&logits, None).unwrap().id;
+                sampler.accept(id);
+                expected.push(id);
+                logits = session.step(id).unwrap().to_vec();
+            }
+            assert_eq!(found, expected, "{} top_k {top_k}", fixture.name);
+        }
+    }
+}
+
+#[test]
+fn candidates_are_the_largest_logits() {
+    let Some(card) = card() else { return };
+    for fixture in ALL.map(Fixture::read) {
+        let engine = card.engine(&fixture, 3);
+        let mut sessions: Vec<Session> = (0..3).map(|_| engine.session().unwrap()).collect();
+        for k in [1, 2, 40, 128] {
+            let mut runs = [Needs::Top(k), Needs::All].map(|needs| {
+                sessions.iter_mut().for_each(|session| session.truncate(0).unwrap());
+                let turns = sessions.iter_mut().zip(1..);
+                let mut turns: Vec<Turn<'_>> = turns
+                    .map(|(session, len)| {
+                        Turn::new(session, &fixture.ids[..len], Logits::Last).needing(needs)
+                    })
+                    .collect();
+                engine.step(&mut turns).unwrap();
+                turns.iter().map(|turn| (turn.top().cloned(), turn.logits().to_vec())).collect::<Vec<_>>()
+            });
+            let (all, few) = (runs[1].split_off(0), runs[0].split_off(0));
+            for ((top, none), (_, logits)) in few.iter().zip(&all) {
+                assert!(none.is_empty());
+                assert_eq!(top.as_ref(), Some(&TopLogits::of(logits, k)), "{} {k}", fixture.name);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_story_is_the_cpus_up_to_ties() {
+    stories(1, 500, 0.5);
+}
+
+/// The CPU's exact and rounded numerics choose 35 of these tokens otherwise, by 0.65 at most.
+#[test]
+#[ignore = "takes a minute of the CPU"]
+fn ten_thousand_tokens_are_the_cpus_up_to_ties() {
+    stories(10, 1000, 1.0);
+}
+
+/// The demo model tells stories of `count` tokens on the card, and the CPU reads them: where it would have gone on
+/// otherwise, its best two must be closer than `lead`.
+fn stories(stories: u32, count: usize, lead: f32) {
+    let Some(card) = card() else { return };
+    let demo = |place: Placement| {
+        let builder = Engine::builder(ModelSource::demo()).context(Context::Tokens(1024)).placement(place);
+        builder.cards(card.cards.clone()).plan().unwrap().load(|_| {}).unwrap()
+    };
+    let (on_card, on_cpu) = (demo(Placement::card(0)), demo(Placement::Cpu));
+    let (mut parted, mut worst, mut divergence) = (0, 0.0_f32, Vec::new());
+    for story in 0..stories {
+        let mut tokens = vec![2638, 711, 258, 561, 463];
+        tokens.extend((story > 0).then_some(300 + 37 * story));
+        let prompt = tokens.len();
+        let mut session = on_card.session().unwrap();
+        let mut logits = session.prefill(&tokens).unwrap().to_vec();
+        let mut rows = Vec::new();
+        for _ in 0..count {
+            tokens.push(argmax(&logits));
+            rows.push(logits);
+            logits = session.step(tokens[tokens.len() - 1]).unwrap().to_vec();
+        }
+        let expected = all_logits(&on_cpu, &tokens[..tokens.len() - 1], usize::MAX);
+        let expected = expected.chunks_exact(on_cpu.model().vocab).skip(prompt - 1);
+        for (index, (found, cpu)) in rows.iter().zip(expected).enumerate() {
+            let (best, ours) = (argmax(cpu), tokens[prompt + index]);
+            worst = worst.max(cpu[best as usize] - cpu[ours as usize]);
+            parted += usize::from(best != ours);
+            divergence.push(kld(cpu, found));
+        }
+    }
+    let (divergence, all) = (median(divergence), stories as usize * count);
+    let found = format!("{parted} of {all} tokens chosen otherwise, by {worst} at most, KLD {divergence:e}");
+    assert!(parted <= all / 20 && worst <= lead && divergence < 3e-3, "{found}");
+    println!("{found}");
+}
