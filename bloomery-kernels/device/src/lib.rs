@@ -49,12 +49,12 @@ mod pack;
 mod project;
 #[cfg(feature = "products")]
 mod ring;
+#[cfg(feature = "rope")]
+mod rope;
 #[cfg(feature = "tiles")]
 mod rounded;
 #[cfg(feature = "route")]
 mod route;
-#[cfg(feature = "rope")]
-mod rope;
 mod simt;
 #[cfg(any(feature = "products", feature = "tiles"))]
 mod stages;

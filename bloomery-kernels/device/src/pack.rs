@@ -3,7 +3,8 @@
 use super::abi::formats::{IQ4_XS, Q3_K, Q4_K, Q5_K, Q6_K};
 use super::abi::tiles::{CHUNK, PackArgs, TILE_COLS, TILE_ROWS, chunks, tile_bytes};
 use super::simt::{
-    await_predecessors, block, blocks, divide, ld_global_u8, release_successor, st_global_u32, thread, threads,
+    await_predecessors, block, blocks, divide, ld_global_u8, release_successor, st_global_u32, thread,
+    threads,
 };
 
 /// A tile's part of a row in the file: fewer bytes, or none, where the matrix ends.
@@ -56,7 +57,9 @@ fn run(format: u32, c: u32) -> u32 {
 /// The four low nibbles of a word in its low half, the high ones in its high half.
 #[inline(always)]
 fn unzip(word: u32) -> u32 {
-    let halves = |nibbles: u32| (nibbles & 0xf) | (nibbles >> 4 & 0xf0) | (nibbles >> 8 & 0xf00) | (nibbles >> 12 & 0xf000);
+    let halves = |nibbles: u32| {
+        (nibbles & 0xf) | (nibbles >> 4 & 0xf0) | (nibbles >> 8 & 0xf00) | (nibbles >> 12 & 0xf000)
+    };
     halves(word & 0x0f0f_0f0f) | halves(word >> 4 & 0x0f0f_0f0f) << 16
 }
 

@@ -11,11 +11,11 @@ use super::abi::shape::Shape;
 use super::activations::{Layout, Rows, Source};
 use super::class::Formats;
 use super::ring::{Item, Sums, side_and_place};
-use super::stages::{Ring, Stage, Supply};
 use super::simt::{
     await_predecessors, barrier, block, divide, ld_global_f32, ld_shared_u32, ld_shared_u32x4,
     release_successor, shared_base, st_global_f32, st_shared_u32x4, thread, uniform_warp, warps,
 };
+use super::stages::{Ring, Stage, Supply};
 
 /// Bytes of a part in the table.
 const ENTRY: u32 = 80;

@@ -7,8 +7,9 @@
 use super::abi::rounded::{Layout, Rounded, SUMS};
 use super::math::silu;
 use super::simt::{
-    WARP, barrier, copy_async4, copy_async16, copy_commit, copy_wait, divide, lane, ld_global_f32x4, ld_shared_f32, round, shfl_xor, shfl_xor_f32, sqrt, st_shared_f32,
-    st_shared_u16, st_shared_u32, thread, threads, to_half, warp, warp_max, warps,
+    WARP, barrier, copy_async4, copy_async16, copy_commit, copy_wait, divide, lane, ld_global_f32x4,
+    ld_shared_f32, round, shfl_xor, shfl_xor_f32, sqrt, st_shared_f32, st_shared_u16, st_shared_u32, thread,
+    threads, to_half, warp, warp_max, warps,
 };
 use super::tiles::Columns;
 
@@ -135,7 +136,11 @@ impl Source {
     #[inline(always)]
     pub(crate) unsafe fn gains(&self, group: u32) -> [f32; 8] {
         let at = 256 * group + 8 * lane();
-        if at < self.cols && self.gain != 0 && self.x != 0 { load8(self.gain + 4 * u64::from(at)) } else { [0.0; 8] }
+        if at < self.cols && self.gain != 0 && self.x != 0 {
+            load8(self.gain + 4 * u64::from(at))
+        } else {
+            [0.0; 8]
+        }
     }
 }
 
@@ -333,7 +338,10 @@ impl Rows {
         Columns {
             values: self.at + own * layout.values_stride() + 16 * t,
             sums: self.at + layout.sums() + own * layout.sums_stride() + 8 * t,
-            scales: [scales + results[0] * layout.scales_stride(), scales + results[1] * layout.scales_stride()],
+            scales: [
+                scales + results[0] * layout.scales_stride(),
+                scales + results[1] * layout.scales_stride(),
+            ],
             scale_bytes: 4 * layout.scales,
         }
     }

@@ -13,8 +13,8 @@
 //! ```
 
 use super::simt::{
-    bulk_announce, bulk_barrier, bulk_copies, bulk_copy, bulk_wait, copy_async16, copy_commit, copy_wait, lane,
-    warp_barrier, warps,
+    bulk_announce, bulk_barrier, bulk_copies, bulk_copy, bulk_wait, copy_async16, copy_commit, copy_wait,
+    lane, warp_barrier, warps,
 };
 
 /// What a warp multiplies next.
@@ -161,4 +161,3 @@ impl Ring {
         }
     }
 }
-

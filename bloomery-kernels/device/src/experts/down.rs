@@ -10,11 +10,11 @@ use super::super::abi::project::DEPTH;
 use super::super::activations::{Layout, Rows, Source};
 use super::super::class::Formats;
 use super::super::ring::{Item, Sums, Walk, side_and_place};
-use super::super::stages::{Ring, Stage, Supply};
 use super::super::simt::{
     await_predecessors, barrier, block, divide, fma, ld_global_f32, ld_shared_f32, release_successor,
     shared_base, st_global_f32, st_shared_f32, thread, threads, uniform_warp, warps,
 };
+use super::super::stages::{Ring, Stage, Supply};
 use super::groups::{Group, Groups};
 
 /// Rows of weights at once.

@@ -11,11 +11,11 @@ use super::super::activations::{Layout, Rows, Source};
 use super::super::class::Formats;
 use super::super::math::silu;
 use super::super::ring::{Item, Sums, Walk, side_and_place};
-use super::super::stages::{Ring, Stage, Supply};
 use super::super::simt::{
     await_predecessors, block, blocks, divide, release_successor, shared_base, shfl_xor_f32, st_global_f32,
     uniform_warp, warps,
 };
+use super::super::stages::{Ring, Stage, Supply};
 use super::groups::{Group, Groups};
 
 /// The chunks of a warp's items.

@@ -6,8 +6,8 @@ use super::super::abi::few::{DownArgs, Stack, down_places};
 use super::super::abi::rounded::Layout;
 use super::super::rounded::{Rows, Source};
 use super::super::simt::{
-    await_predecessors, barrier, block, blocks, divide, fma, lane, ld_global_f32, ld_shared_f32, release_successor,
-    shared_base, st_global_f32, st_shared_f32, thread, threads, uniform_warp, warps,
+    await_predecessors, barrier, block, blocks, divide, fma, lane, ld_global_f32, ld_shared_f32,
+    release_successor, shared_base, st_global_f32, st_shared_f32, thread, threads, uniform_warp, warps,
 };
 use super::super::stages::{Ring, Stage, Supply};
 use super::super::tiles::{load, multiply};
@@ -79,7 +79,8 @@ pub(crate) unsafe fn down(args: DownArgs) {
     let (y, more) = share(args.down.rows.div_ceil(16), block(), blocks());
     let (across, start) = (layout.blocks, divide(warp, layout.blocks));
     let count = groups.count();
-    let mut turns = Turns { args: &args, groups, count, across, start, y, end: y + more, group: start.0, block: start.1 };
+    let mut turns =
+        Turns { args: &args, groups, count, across, start, y, end: y + more, group: start.0, block: start.1 };
     let mut supply = turns;
     let mut ring = Ring::start(at + places.bytes, warp, args.stage_bytes, args.stages, &mut supply);
     let source = Source { x: hidden, gain: 0, up: 0, eps: 0.0, cols };
@@ -138,7 +139,8 @@ pub(crate) unsafe fn down(args: DownArgs) {
             }
             i += threads();
         }
-        results = if results == at + places.results { results + places.round_bytes } else { at + places.results };
+        results =
+            if results == at + places.results { results + places.round_bytes } else { at + places.results };
         turns.next_row();
     }
 }

@@ -30,7 +30,6 @@ pub(super) struct Groups {
 
 /// The pairs of one expert.
 pub(super) struct Group {
-
     pub(super) members: u32,
     list: [u32; 2],
 }
@@ -154,7 +153,6 @@ impl Groups {
     #[inline(always)]
     pub(super) unsafe fn get(self, group: u32) -> Group {
         Group {
-
             members: ld_shared_u32(self.at + MEMBERS + 4 * group),
             list: ld_shared_u32x2(self.at + LISTS + 8 * group),
         }

@@ -124,7 +124,10 @@ pub(crate) unsafe fn project(args: ProjectArgs) {
             let format = part_of(&args, turns.first + turns.row).0.format;
             let raw = load(format, ring.take());
             ring.give_back(&mut supply);
-            results.put(turns.row * across + turns.block, multiply(format, scales, &raw, x.of_block(turns.block)));
+            results.put(
+                turns.row * across + turns.block,
+                multiply(format, scales, &raw, x.of_block(turns.block)),
+            );
             turns.step();
         }
         barrier();

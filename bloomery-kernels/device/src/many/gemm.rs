@@ -10,8 +10,8 @@ use super::super::abi::rounded::{Layout, SUMS};
 use super::super::rounded::{Rows, Source};
 use super::super::simt::{
     await_predecessors, barrier, block, copy_async4, copy_async16, copy_commit, copy_wait, divide, lane,
-    ld_global_f32, ld_global_u32, ld_shared_u32, release_successor, shared_base, st_global_f32, st_shared_u32,
-    thread, threads, uniform_warp,
+    ld_global_f32, ld_global_u32, ld_shared_u32, release_successor, shared_base, st_global_f32,
+    st_shared_u32, thread, threads, uniform_warp,
 };
 use super::super::tiles::{Columns, IQ4XS, Q3K, Q4K, Q5K, Q6K, Q8_0, Tile, Unpacked, product};
 
@@ -218,8 +218,11 @@ pub(crate) unsafe fn products(args: ProductArgs) {
     if thread() < COLUMNS {
         // Rows past the end are the first again: they are read, and left out.
         let place = if thread() < rows { thread() } else { 0 };
-        let number =
-            if args.tiles == 0 { first + place } else { ld_global_u32(args.order + 4 * u64::from(first + place)) };
+        let number = if args.tiles == 0 {
+            first + place
+        } else {
+            ld_global_u32(args.order + 4 * u64::from(first + place))
+        };
         st_shared_u32(numbers + 4 * thread(), number);
         st_shared_u32(numbers + 4 * COLUMNS + 4 * thread(), divide(number, args.used).0);
     }

@@ -14,7 +14,8 @@ fn values(nibbles: u32) -> u32 {
     let choice = nibbles & 0x7777;
     let (low, high) = (permute(VALUES[0], VALUES[1], choice), permute(VALUES[2], VALUES[3], choice));
     // Bit 3 of each nibble to all bits of its byte.
-    let upper = (nibbles >> 3 & 1) | (nibbles << 1 & 0x100) | (nibbles << 5 & 0x1_0000) | (nibbles << 9 & 0x100_0000);
+    let upper =
+        (nibbles >> 3 & 1) | (nibbles << 1 & 0x100) | (nibbles << 5 & 0x1_0000) | (nibbles << 9 & 0x100_0000);
     let mask = upper * 0xff;
     (low & !mask) | (high & mask)
 }

@@ -1,9 +1,7 @@
 //! Q3_K: pairs of bits and a high bit, a scale of six bits for every 16 values; values are 4 and scales 32 too large.
 
 use super::super::simt::{half, lane, ld_shared_u16, ld_shared_u32};
-use super::{
-    EMPTY, Raw, Scaling, Tile, Unpacked, both, chunk, each, load_chunks, operand, pairs_of_sixteen,
-};
+use super::{EMPTY, Raw, Scaling, Tile, Unpacked, both, chunk, each, load_chunks, operand, pairs_of_sixteen};
 
 pub(crate) struct Q3K;
 

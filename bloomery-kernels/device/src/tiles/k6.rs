@@ -1,9 +1,7 @@
 //! Q6_K: nibbles and pairs of bits, a signed scale for every 16 values; values are 32 too large.
 
 use super::super::simt::{half, lane, ld_shared_u16, ld_shared_u32x4};
-use super::{
-    EMPTY, Raw, Scaling, Tile, Unpacked, both, chunk, each, load_chunks, operand, pairs_of_sixteen,
-};
+use super::{EMPTY, Raw, Scaling, Tile, Unpacked, both, chunk, each, load_chunks, operand, pairs_of_sixteen};
 
 pub(crate) struct Q6K;
 

@@ -13,8 +13,8 @@ mod q8;
 
 use super::abi::formats;
 use super::simt::{
-    fma, half, lane, ld_shared_f32, ld_shared_u32x2, ld_shared_u32x4, mma_f16_exact,
-    mma_s8_16, mma_s8_32, signed_byte, sub_halves,
+    fma, half, lane, ld_shared_f32, ld_shared_u32x2, ld_shared_u32x4, mma_f16_exact, mma_s8_16, mma_s8_32,
+    signed_byte, sub_halves,
 };
 
 /// A lane's part of a tile, as loaded.
@@ -76,7 +76,8 @@ unsafe fn load_chunks<const N: usize>(at: u32, raw: &mut Raw) {
     let mut c = 0;
     while c < N {
         let words = ld_shared_u32x4(at + 512 * c as u32);
-        (raw[4 * c], raw[4 * c + 1], raw[4 * c + 2], raw[4 * c + 3]) = (words[0], words[1], words[2], words[3]);
+        (raw[4 * c], raw[4 * c + 1], raw[4 * c + 2], raw[4 * c + 3]) =
+            (words[0], words[1], words[2], words[3]);
         c += 1;
     }
 }
@@ -234,11 +235,26 @@ pub(crate) unsafe fn product<F: Tile>(tile: &Unpacked, x: Columns) -> [f32; 4] {
 macro_rules! by_format {
     ($format:expr, $tile:ident => $body:expr) => {
         match $format {
-            formats::Q5_K => { type $tile = Q5K; $body }
-            formats::Q6_K => { type $tile = Q6K; $body }
-            formats::Q3_K => { type $tile = Q3K; $body }
-            formats::IQ4_XS => { type $tile = IQ4XS; $body }
-            _ => { type $tile = Q4K; $body }
+            formats::Q5_K => {
+                type $tile = Q5K;
+                $body
+            }
+            formats::Q6_K => {
+                type $tile = Q6K;
+                $body
+            }
+            formats::Q3_K => {
+                type $tile = Q3K;
+                $body
+            }
+            formats::IQ4_XS => {
+                type $tile = IQ4XS;
+                $body
+            }
+            _ => {
+                type $tile = Q4K;
+                $body
+            }
         }
     };
 }
