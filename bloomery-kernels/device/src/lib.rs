@@ -38,6 +38,8 @@ mod embed;
 mod experts;
 #[cfg(feature = "few")]
 mod few;
+#[cfg(any(feature = "products", feature = "few"))]
+mod groups;
 #[cfg(feature = "many")]
 mod many;
 mod math;

@@ -1,29 +1,7 @@
-//! Feed-forward blocks of chosen experts, and of dense layers as one expert.
-//!
-//! A router leaves `[tokens][used]` expert numbers and as many weights. A *pair* is a token and one of its slots:
-//! `pair = token * used + slot`. A number that is no expert leaves the pair out: rows that only fill up a graph have
-//! such numbers.
+//! Feed-forward blocks of chosen experts, and of dense layers as one expert, with weights of floats.
 
+use super::routes::{GROUPS_BYTES, Routes, TOKENS};
 use super::shape::Shape;
-
-/// Pairs of a launch, at most.
-pub const PAIRS: u32 = 128;
-/// Tokens of a launch, at most.
-pub const TOKENS: u32 = 8;
-
-/// What a router writes.
-#[derive(Debug, Clone, Copy, Default)]
-#[repr(C)]
-pub struct Routes {
-    /// `[tokens][used]` u32. 0: every token goes to expert 0, with weight 1.
-    pub experts: u64,
-    /// `[tokens][used]` f32.
-    pub weights: u64,
-    /// Experts of a token.
-    pub used: u32,
-    /// Experts of the layer.
-    pub count: u32,
-}
 
 /// A matrix for every expert.
 #[derive(Debug, Clone, Copy, Default)]
@@ -99,11 +77,9 @@ pub struct DownArgs {
     pub extra: u32,
 }
 
-const _: () = assert!(size_of::<Routes>() == 24 && size_of::<Stack>() == 56);
+const _: () = assert!(size_of::<Stack>() == 56);
 const _: () = assert!(size_of::<GateUpArgs>() == 184 && align_of::<GateUpArgs>() == 8);
 const _: () = assert!(size_of::<DownArgs>() == 120 && align_of::<DownArgs>() == 8);
 
-/// Shared memory of the groups' table: see the kernel's `groups`.
-pub const GROUPS_BYTES: u32 = 16 + PAIRS * (4 + 4 + 8 + 4 + 4);
 /// Shared memory of `gate_up` before the rows of activations: the table and the tokens' inverse norms.
 pub const GATE_UP_HEAD: u32 = GROUPS_BYTES + 4 * TOKENS;

@@ -1,9 +1,8 @@
-//! Products of up to [`TOKENS`] rows with weights in tiles: every tile is read once.
+//! Products of up to [`TOKENS`](super::routes::TOKENS) rows with weights in tiles: every tile is read once.
 
 use super::rounded::{Layout, Rounded};
+use super::routes::{GROUPS_BYTES, Routes};
 
-/// Rows of a launch, at most: the columns of the tensor cores' results.
-pub const TOKENS: u32 = 8;
 /// Products of a projection's launch, at most.
 pub const PARTS: usize = 4;
 
@@ -63,20 +62,6 @@ pub struct ProjectArgs {
 
 const _: () = assert!(size_of::<Part>() == 48 && align_of::<Part>() == 8);
 const _: () = assert!(size_of::<ProjectArgs>() == 72 + 48 * PARTS && align_of::<ProjectArgs>() == 8);
-
-/// What a router writes.
-#[derive(Debug, Clone, Copy, Default)]
-#[repr(C)]
-pub struct Routes {
-    /// `[tokens][used]` u32. 0: every token goes to expert 0, with weight 1.
-    pub experts: u64,
-    /// `[tokens][used]` f32.
-    pub weights: u64,
-    /// Experts of a token.
-    pub used: u32,
-    /// Experts of the layer.
-    pub count: u32,
-}
 
 /// A matrix for every expert.
 #[derive(Debug, Clone, Copy, Default)]
@@ -160,7 +145,7 @@ pub struct DownArgs {
     pub reserved: u32,
 }
 
-const _: () = assert!(size_of::<Routes>() == 24 && size_of::<Stack>() == 32);
+const _: () = assert!(size_of::<Stack>() == 32);
 const _: () = assert!(size_of::<GateUpArgs>() == 168 && align_of::<GateUpArgs>() == 8);
 const _: () = assert!(size_of::<DownArgs>() == 120 && align_of::<DownArgs>() == 8);
 
@@ -208,8 +193,3 @@ pub const fn gate_up_places(rows: Layout, round: u32) -> Places {
 pub const fn down_places(rows: Layout) -> Places {
     places(GROUPS_BYTES, rows, rows.blocks)
 }
-
-/// Pairs of a launch, at most.
-pub const PAIRS: u32 = 128;
-/// Shared memory of the groups' table: see the kernels' `groups`.
-pub const GROUPS_BYTES: u32 = 16 + PAIRS * (4 + 4 + 8 + 4 + 4);

@@ -15,6 +15,7 @@ pub mod project;
 pub mod rope;
 pub mod rounded;
 pub mod route;
+pub mod routes;
 pub mod shape;
 pub mod take;
 pub mod tiles;

@@ -24,6 +24,7 @@ device! {
     embed: "../../device/src/embed.rs",
     experts: "../../device/src/experts/mod.rs",
     few: "../../device/src/few/mod.rs",
+    groups: "../../device/src/groups.rs",
     many: "../../device/src/many/mod.rs",
     math: "../../device/src/math.rs",
     norm: "../../device/src/norm.rs",

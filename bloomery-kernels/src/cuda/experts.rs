@@ -11,8 +11,9 @@ use super::module::{EXPERTS_FLOAT, Entry};
 use super::ring::{Rings, raw_bytes, room};
 use super::weights::Form;
 use super::{CudaError, DeviceInfo, Launch, Span, Tuning, WeightStack};
-use crate::abi::experts::{self as abi, DownArgs, GATE_UP_HEAD, GROUPS_BYTES, GateUpArgs, PAIRS, TOKENS};
+use crate::abi::experts::{DownArgs, GATE_UP_HEAD, GateUpArgs};
 use crate::abi::project::DEPTH;
+use crate::abi::routes::{GROUPS_BYTES, PAIRS, Routes, TOKENS};
 use crate::abi::shape::Class;
 
 /// What a router wrote: for every row its experts and their weights.
@@ -175,19 +176,29 @@ impl FeedForward {
         Ok(classes)
     }
 
+    /// Memory that the first half uses.
+    pub(super) fn gate_up_uses(&self) -> Vec<Arc<Allocation>> {
+        let mut uses = self.uses();
+        uses.extend([&self.gate, &self.up].map(|stack| stack.data().memory().clone()));
+        uses.push(self.x.memory().clone());
+        uses.extend(self.norm.as_ref().map(|(gain, _)| gain.memory().clone()));
+        uses
+    }
+
+    /// Memory that the second half uses.
+    pub(super) fn down_uses(&self) -> Vec<Arc<Allocation>> {
+        let mut uses = self.uses();
+        uses.extend([self.out.memory().clone(), self.down.data().memory().clone()]);
+        uses
+    }
+
     /// Memory that both halves use.
-    pub(super) fn uses(&self) -> Vec<Arc<Allocation>> {
+    fn uses(&self) -> Vec<Arc<Allocation>> {
         let mut uses = vec![self.hidden.memory().clone()];
         if let Some(routed) = &self.routed {
             uses.extend([routed.experts.memory().clone(), routed.weights.memory().clone()]);
         }
         uses
-    }
-
-    /// As the kernels of tiles take it.
-    pub(super) fn tiled_routes(&self, rows: &Range<usize>) -> crate::abi::few::Routes {
-        let abi::Routes { experts, weights, used, count } = self.routes(rows);
-        crate::abi::few::Routes { experts, weights, used, count }
     }
 
     /// Rows of a pair of launches: as many as have room in shared memory, with all their pairs.
@@ -212,8 +223,8 @@ impl FeedForward {
         Ok(step.unwrap_or(1))
     }
 
-    /// Where the hidden values of rows start.
-    fn hidden_of(&self, rows: &Range<usize>) -> u64 {
+    /// Where the hidden values of rows start: each row of eight has its own.
+    pub(super) fn hidden_of(&self, rows: &Range<usize>) -> u64 {
         let first = rows.start % TOKENS as usize * self.used() * self.gate.rows();
         self.hidden.address() + 4 * first as u64
     }
@@ -223,12 +234,12 @@ impl FeedForward {
         self.down.rows() as u32 / self.tuning.grid(info) + 1
     }
 
-    fn routes(&self, rows: &Range<usize>) -> abi::Routes {
+    pub(super) fn routes(&self, rows: &Range<usize>) -> Routes {
         let at = |used: usize| 4 * (rows.start * used) as u64;
         let count = self.gate.count() as u32;
         match &self.routed {
-            None => abi::Routes { experts: 0, weights: 0, used: 1, count },
-            Some(Routed { experts, weights, used }) => abi::Routes {
+            None => Routes { experts: 0, weights: 0, used: 1, count },
+            Some(Routed { experts, weights, used }) => Routes {
                 experts: experts.address() + at(*used),
                 weights: weights.address() + at(*used),
                 used: *used as u32,
@@ -269,12 +280,7 @@ impl FeedForward {
             stage_bytes,
             raw_bytes,
         };
-        let mut uses = vec![self.x.memory().clone(), self.hidden.memory().clone()];
-        uses.extend([self.gate.data().memory().clone(), self.up.data().memory().clone()]);
-        uses.extend(self.norm.as_ref().map(|(gain, _)| gain.memory().clone()));
-        if let Some(routed) = &self.routed {
-            uses.extend([routed.experts.memory().clone(), routed.weights.memory().clone()]);
-        }
+        let uses = self.gate_up_uses();
         let grid =
             Grid { blocks: tuning.grid(info), threads: rings.threads, shared_bytes: rings.shared_bytes };
         let bytes = experts * 2 * self.gate.expert_bytes() + 4 * tokens * (cols + self.used() * hidden);
@@ -308,11 +314,7 @@ impl FeedForward {
             share: outputs as u32 / tuning.grid(info),
             extra: outputs as u32 % tuning.grid(info),
         };
-        let mut uses = vec![self.hidden.memory().clone(), self.out.memory().clone()];
-        uses.push(self.down.data().memory().clone());
-        if let Some(routed) = &self.routed {
-            uses.extend([routed.experts.memory().clone(), routed.weights.memory().clone()]);
-        }
+        let uses = self.down_uses();
         let grid =
             Grid { blocks: tuning.grid(info), threads: rings.threads, shared_bytes: rings.shared_bytes };
         let bytes = experts * self.down.expert_bytes() + 4 * (pairs * cols + 2 * tokens * outputs);

@@ -5,17 +5,19 @@
 //!
 //! Shared memory: the groups, the products `[pairs][columns]`, the activations, the warps' rings.
 
-use super::super::abi::experts::{DownArgs, GROUPS_BYTES};
+use super::super::abi::experts::DownArgs;
 use super::super::abi::project::DEPTH;
+use super::super::abi::routes::GROUPS_BYTES;
 use super::super::activations::{Layout, Rows, Source};
 use super::super::class::Formats;
+use super::super::groups::{Group, Groups};
 use super::super::ring::{Item, Sums, Walk, side_and_place};
 use super::super::simt::{
     await_predecessors, barrier, block, divide, fma, ld_global_f32, ld_shared_f32, release_successor,
     shared_base, st_global_f32, st_shared_f32, thread, threads, uniform_warp, warps,
 };
 use super::super::stages::{Ring, Stage, Supply};
-use super::groups::{Group, Groups};
+use super::table;
 
 /// Rows of weights at once.
 const R: usize = DEPTH as usize;
@@ -109,7 +111,7 @@ unsafe fn item<C: Formats, const T: usize>(
     let mut x = [0; T];
     let mut k = 0;
     while k < T {
-        x[k] = places.rows + group.pair(k) * places.stride;
+        x[k] = places.rows + group.member(k as u32) * places.stride;
         k += 1;
     }
     let (mut offset, mut lows, mut r) = ([0; R], [low; R], 0);
@@ -129,9 +131,9 @@ unsafe fn item<C: Formats, const T: usize>(
     let mut i = 0;
     while i < Sums::<R, T>::HELD {
         let (r, k) = ((index + i as u32) / T as u32, (index + i as u32) % T as u32);
-        let (mut pair, mut j) = (group.pair(0), 1);
+        let (mut pair, mut j) = (group.member(0), 1);
         while j < T {
-            pair = if j as u32 == k { group.pair(j) } else { pair };
+            pair = if j as u32 == k { group.member(j as u32) } else { pair };
             j += 1;
         }
         let column = first + r * shape.side() + side;
@@ -152,7 +154,7 @@ unsafe fn item<C: Formats, const T: usize>(
 pub(crate) unsafe fn down<C: Formats, const T: usize>(args: DownArgs) {
     let (head, warp) = (shared_base(), uniform_warp());
     let asked = Groups::ask(&args.routes, args.tokens);
-    let groups = Groups::new::<T>(asked, &args.routes, args.tokens, head);
+    let groups = table::<T>(asked, &args.routes, args.tokens, head);
     let shape = &args.down.shape;
     let more = if block() < args.extra { block() } else { args.extra };
     let first_column = block() * args.share + more;
@@ -214,7 +216,8 @@ pub(crate) unsafe fn down<C: Formats, const T: usize>(args: DownArgs) {
         let (mut sum, mut slot) = (0.0, 0);
         while slot < groups.used() {
             let pair = token * groups.used() + slot;
-            if let Some(weight) = groups.weight(pair) {
+            let (chosen, weight) = groups.weight(pair);
+            if chosen {
                 sum = fma(ld_shared_f32(places.products + 4 * (pair * places.columns + column)), weight, sum);
             }
             slot += 1;

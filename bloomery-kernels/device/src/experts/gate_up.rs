@@ -6,9 +6,11 @@
 //! Shared memory: the groups, a float for each token's norm, rows on their way to be normalised, the activations, the
 //! warps' rings.
 
-use super::super::abi::experts::{GATE_UP_HEAD, GROUPS_BYTES, GateUpArgs};
+use super::super::abi::experts::{GATE_UP_HEAD, GateUpArgs};
+use super::super::abi::routes::GROUPS_BYTES;
 use super::super::activations::{Layout, Rows, Source};
 use super::super::class::Formats;
+use super::super::groups::{Group, Groups};
 use super::super::math::silu;
 use super::super::ring::{Item, Sums, Walk, side_and_place};
 use super::super::simt::{
@@ -16,7 +18,7 @@ use super::super::simt::{
     uniform_warp, warps,
 };
 use super::super::stages::{Ring, Stage, Supply};
-use super::groups::{Group, Groups};
+use super::table;
 
 /// The chunks of a warp's items.
 struct Chunks<'a> {
@@ -106,7 +108,7 @@ unsafe fn item<C: Formats, const T: usize>(
     let mut x = [tokens.first; T];
     let mut k = 0;
     while k < T && args.tokens > 1 {
-        x[k] = tokens.first + divide(group.pair(k), args.routes.used).0 * tokens.stride;
+        x[k] = tokens.first + divide(group.member(k as u32), args.routes.used).0 * tokens.stride;
         k += 1;
     }
     let row = if shape.chunks == 1 { side * shape.row_bytes } else { 0 };
@@ -123,9 +125,9 @@ unsafe fn item<C: Formats, const T: usize>(
         let up = shfl_xor_f32(gate, half);
         if let (Some(index), true) = (Sums::<2, T>::index(shape), place < half) {
             let (k, row) = (index + i as u32, first + side);
-            let (mut pair, mut j) = (group.pair(0), 1);
+            let (mut pair, mut j) = (group.member(0), 1);
             while j < T {
-                pair = if j as u32 == k { group.pair(j) } else { pair };
+                pair = if j as u32 == k { group.member(j as u32) } else { pair };
                 j += 1;
             }
             if k < group.members && row < args.gate.rows {
@@ -155,7 +157,7 @@ pub(crate) unsafe fn gate_up<C: Formats, const T: usize>(args: GateUpArgs) {
     release_successor();
     let asked = Groups::ask(&args.routes, args.tokens);
     fill.fetch();
-    let groups = Groups::new::<T>(asked, &args.routes, args.tokens, head);
+    let groups = table::<T>(asked, &args.routes, args.tokens, head);
 
     let shape = &args.gate.shape;
     let per_group = (args.gate.rows + shape.side() - 1) >> (5 - shape.lanes_log);

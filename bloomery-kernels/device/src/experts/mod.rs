@@ -8,7 +8,19 @@
 
 pub(crate) mod down;
 pub(crate) mod gate_up;
-mod groups;
+
+use super::abi::routes::Routes;
+use super::groups::{Asked, Groups};
+
+/// The groups' table of a kernel made for `T` tokens.
+///
+/// # Safety
+/// As [`Groups::new`], of at most [`PAIRS`](super::abi::routes::PAIRS) pairs; with `T` 1 one token of at most 32.
+#[inline(always)]
+unsafe fn table<const T: usize>(asked: Asked, routes: &Routes, tokens: u32, at: u32) -> Groups {
+    let groups = Groups::new(asked, routes, tokens, at);
+    if T == 1 { groups.of_one(asked) } else { groups.of_several(asked, T as u32) }
+}
 
 #[cfg(target_arch = "nvptx64")]
 mod entries {

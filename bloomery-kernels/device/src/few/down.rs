@@ -4,6 +4,7 @@
 
 use super::super::abi::few::{DownArgs, Stack, down_places};
 use super::super::abi::rounded::Layout;
+use super::super::groups::Groups;
 use super::super::rounded::{Rows, Source};
 use super::super::simt::{
     await_predecessors, barrier, block, blocks, divide, fma, lane, ld_global_f32, ld_shared_f32,
@@ -11,8 +12,7 @@ use super::super::simt::{
 };
 use super::super::stages::{Ring, Stage, Supply};
 use super::super::tiles::{load, multiply};
-use super::groups::Groups;
-use super::{Sums, share};
+use super::{Sums, share, table};
 
 /// A warp's turns: items `warp, warp + warps ..` of every row of tiles, the tiles of a row of group after group.
 #[derive(Clone, Copy)]
@@ -75,7 +75,7 @@ pub(crate) unsafe fn down(args: DownArgs) {
     let pairs = tokens * args.routes.used;
     let layout = Layout { blocks: cols.div_ceil(256), scales, rows: pairs };
     let (at, places) = (shared_base(), down_places(layout));
-    let groups = Groups::new(Groups::ask(&args.routes, tokens), &args.routes, tokens, at);
+    let groups = table(Groups::ask(&args.routes, tokens), &args.routes, tokens, at);
     let (y, more) = share(args.down.rows.div_ceil(16), block(), blocks());
     let (across, start) = (layout.blocks, divide(warp, layout.blocks));
     let count = groups.count();

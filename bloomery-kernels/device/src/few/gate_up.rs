@@ -4,6 +4,7 @@
 
 use super::super::abi::few::{GateUpArgs, RESULT, Stack, gate_up_places};
 use super::super::abi::rounded::Layout;
+use super::super::groups::{Group, Groups};
 use super::super::math::silu;
 use super::super::rounded::{Rows, Source};
 use super::super::simt::{
@@ -12,8 +13,7 @@ use super::super::simt::{
 };
 use super::super::stages::{Ring, Stage, Supply};
 use super::super::tiles::{load, multiply};
-use super::groups::{Group, Groups};
-use super::{Sums, share};
+use super::{Sums, share, table};
 
 /// A warp's turns: blocks `warp, warp + warps ..` of every unit, the tile of gate before that of up.
 #[derive(Clone, Copy)]
@@ -89,7 +89,7 @@ pub(crate) unsafe fn gate_up(args: GateUpArgs) {
     release_successor();
     let asked = Groups::ask(&args.routes, tokens);
     let values = rows.first_values(tokens);
-    let groups = Groups::new(asked, &args.routes, tokens, at);
+    let groups = table(asked, &args.routes, tokens, at);
     let (down, across) = (args.gate.rows.div_ceil(16), layout.blocks);
     let (unit, mut left) = share(groups.count() * down, block(), blocks());
     let (group, y) = divide(unit, down);

@@ -6,9 +6,10 @@
 
 pub(crate) mod down;
 pub(crate) mod gate_up;
-mod groups;
 pub(crate) mod project;
 
+use super::abi::routes::{Routes, TOKENS};
+use super::groups::{Asked, Group, Groups};
 use super::simt::{divide, lane, ld_shared_f32, st_shared_f32};
 
 /// Of `all` things in turn: the first of part `i` of `parts`, and how many it has.
@@ -17,6 +18,16 @@ unsafe fn share(all: u32, i: u32, parts: u32) -> (u32, u32) {
     let (each, extra) = divide(all, parts);
     let more = if i < extra { i } else { extra };
     (i * each + more, each + (i < extra) as u32)
+}
+
+/// The groups' table, of one token or several.
+///
+/// # Safety
+/// As [`Groups::new`], of at most [`PAIRS`](super::abi::routes::PAIRS) pairs.
+#[inline(always)]
+unsafe fn table(asked: Asked, routes: &Routes, tokens: u32, at: u32) -> Groups {
+    let groups = Groups::new(asked, routes, tokens, at);
+    if tokens == 1 && routes.used <= 32 { groups.of_one(asked) } else { groups.of_several(asked, TOKENS) }
 }
 
 /// What tiles add to sums, in shared memory: `[items][tokens][16 rows]`.
@@ -43,7 +54,7 @@ impl Sums {
 
     /// Keeps what a block gave for the members of a group, each at its own place among `tokens`.
     #[inline(always)]
-    unsafe fn put_members(self, block: u32, group: &groups::Group, sums: [f32; 4]) {
+    unsafe fn put_members(self, block: u32, group: &Group, sums: [f32; 4]) {
         let (g, t) = (lane() / 4, lane() % 4);
         let mut i = 0;
         while i < 4 {

@@ -6,7 +6,8 @@ use super::super::launch::Grid;
 use super::super::module::{Entry, FEW};
 use super::super::{CudaError, DeviceInfo, FeedForward, Launch, Span, many};
 use super::{layout, rounds, scales, stages, steps, warps};
-use crate::abi::few::{DownArgs, GateUpArgs, PAIRS, TOKENS, down_places, gate_up_places};
+use crate::abi::few::{DownArgs, GateUpArgs, down_places, gate_up_places};
+use crate::abi::routes::{PAIRS, TOKENS};
 use crate::abi::shape::{Class, rings_bytes};
 use crate::abi::tiles::{TILE_ROWS, tile_bytes};
 
@@ -55,11 +56,6 @@ pub(in super::super) fn feed_forward(
     Ok(launches)
 }
 
-/// Where the hidden values of rows start: each row of eight has its own.
-fn hidden_of(op: &FeedForward, rows: &Range<usize>) -> u64 {
-    op.hidden.address() + 4 * (rows.start % TOKENS as usize * op.used() * op.gate.rows()) as u64
-}
-
 /// The first half for a few rows, which may have been rounded before.
 pub(in super::super) fn gate_up(
     op: &FeedForward,
@@ -73,8 +69,8 @@ pub(in super::super) fn gate_up(
         x: if rounded.is_some() { 0 } else { op.x.address() + 4 * (rows.start * cols) as u64 },
         gain: if rounded.is_some() { 0 } else { gain },
         rounded: rounded.map_or_else(Default::default, |rows| rows.argument(0, cols, scales(class))),
-        hidden: hidden_of(op, &rows),
-        routes: op.tiled_routes(&rows),
+        hidden: op.hidden_of(&rows),
+        routes: op.routes(&rows),
         gate: op.gate.tiled(),
         up: op.up.tiled(),
         eps,
@@ -86,11 +82,8 @@ pub(in super::super) fn gate_up(
         round: 1,
         reserved: 0,
     };
-    let mut uses = op.uses();
-    uses.push(op.x.memory().clone());
+    let mut uses = op.gate_up_uses();
     uses.extend(rounded.map(|rows| rows.values.memory().clone()));
-    uses.extend([op.gate.data().memory().clone(), op.up.data().memory().clone()]);
-    uses.extend(op.norm.as_ref().map(|(gain, _)| gain.memory().clone()));
     let experts = op.most_experts(tokens);
     let units = experts as u32 * (hidden as u32).div_ceil(TILE_ROWS);
     // Two blocks on a multiprocessor: they do not wait for each other.
@@ -119,10 +112,10 @@ pub(in super::super) fn down(
     let (tokens, cols, outputs) = (rows.len(), op.down.cols(), op.down.rows());
     let pairs = tokens * op.used();
     let mut args = DownArgs {
-        hidden: if rounded.is_some() { 0 } else { hidden_of(op, &rows) },
+        hidden: if rounded.is_some() { 0 } else { op.hidden_of(&rows) },
         rounded: rounded.map_or_else(Default::default, |rows| rows.argument(0, cols, scales(class))),
         out: op.out.address() + 4 * (rows.start * outputs) as u64,
-        routes: op.tiled_routes(&rows),
+        routes: op.routes(&rows),
         down: op.down.tiled(),
         cols: cols as u32,
         tokens: tokens as u32,
@@ -131,8 +124,7 @@ pub(in super::super) fn down(
         stage_bytes: tile_bytes(op.down.format().id()),
         reserved: 0,
     };
-    let mut uses = op.uses();
-    uses.extend([op.out.memory().clone(), op.down.data().memory().clone()]);
+    let mut uses = op.down_uses();
     uses.extend(rounded.map(|rows| rows.values.memory().clone()));
     let tiles = (outputs as u32).div_ceil(TILE_ROWS);
     let fixed = down_places(layout(class, cols, pairs)).bytes;

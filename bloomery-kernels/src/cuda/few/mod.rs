@@ -9,8 +9,9 @@ pub(super) use project::project;
 use std::ops::Range;
 
 use super::{CudaError, DeviceInfo};
-use crate::abi::few::{RESULT, TOKENS};
+use crate::abi::few::RESULT;
 use crate::abi::rounded::Layout;
+use crate::abi::routes::TOKENS;
 use crate::abi::shape::Class;
 use crate::abi::shape::rings_bytes;
 

@@ -9,10 +9,10 @@
 //!                     weight of every pair            f32 x PAIRS
 //! ```
 
-use super::super::abi::experts::{PAIRS, Routes};
-use super::super::simt::{
-    ballot, barrier, lane, ld_global_f32, ld_global_u32, ld_shared_f32, ld_shared_u32, ld_shared_u32x2,
-    ld_shared_u32x4, st_shared_f32, st_shared_u8, st_shared_u32, thread, warp,
+use super::abi::routes::{PAIRS, Routes};
+use super::simt::{
+    ballot, barrier, divide, lane, ld_global_f32, ld_global_u32, ld_shared_f32, ld_shared_u32,
+    ld_shared_u32x2, ld_shared_u32x4, st_shared_f32, st_shared_u8, st_shared_u32, thread, warp,
 };
 
 const EXPERTS: u32 = 16;
@@ -23,23 +23,24 @@ const WEIGHTS: u32 = CHOSEN + 4 * PAIRS;
 
 /// The table of a block.
 #[derive(Clone, Copy)]
-pub(super) struct Groups {
+pub(crate) struct Groups {
     at: u32,
     used: u32,
+    pairs: u32,
 }
 
 /// The pairs of one expert.
-pub(super) struct Group {
-    pub(super) expert: u32,
-    pub(super) members: u32,
+pub(crate) struct Group {
+    pub(crate) expert: u32,
+    pub(crate) members: u32,
     list: [u32; 2],
 }
 
 impl Group {
-    /// Pair `k`, of those past the end the first.
+    /// The pair of member `k`, of those past the end the first.
     #[inline(always)]
-    pub(super) fn pair(&self, k: usize) -> u32 {
-        let k = if (k as u32) < self.members { k } else { 0 };
+    pub(crate) fn member(&self, k: u32) -> u32 {
+        let k = if k < self.members { k } else { 0 };
         let word = if k < 4 { self.list[0] } else { self.list[1] };
         (word >> (8 * (k % 4))) & 0xff
     }
@@ -47,7 +48,7 @@ impl Group {
 
 /// A thread's pair: loaded before it is needed.
 #[derive(Clone, Copy)]
-pub(super) struct Asked {
+pub(crate) struct Asked {
     expert: u32,
     weight: f32,
 }
@@ -58,7 +59,7 @@ impl Groups {
     /// # Safety
     /// The router has written `tokens` times `routes.used` numbers and weights, at most [`PAIRS`].
     #[inline(always)]
-    pub(super) unsafe fn ask(routes: &Routes, tokens: u32) -> Asked {
+    pub(crate) unsafe fn ask(routes: &Routes, tokens: u32) -> Asked {
         let pair = thread();
         if pair >= tokens * routes.used {
             return Asked { expert: !0, weight: 0.0 };
@@ -71,36 +72,52 @@ impl Groups {
         Asked { expert: if expert < routes.count { expert } else { !0 }, weight }
     }
 
-    /// Makes the table at `at`. Ends with a barrier.
+    /// Begins the table at `at`, to be ended by [`of_one`](Self::of_one) or [`of_several`](Self::of_several).
     ///
     /// # Safety
-    /// Every thread of the block gets here, 128 at least; there is room for `GROUPS_BYTES` bytes, aligned to 16; with `T` 1 there is
-    /// one token of at most 32 pairs.
+    /// Every thread of the block gets here, 128 at least; there is room for `GROUPS_BYTES` bytes, aligned to 16.
     #[inline(always)]
-    pub(super) unsafe fn new<const T: usize>(asked: Asked, routes: &Routes, tokens: u32, at: u32) -> Self {
-        let groups = Self { at, used: routes.used };
+    pub(crate) unsafe fn new(asked: Asked, routes: &Routes, tokens: u32, at: u32) -> Self {
         let (pairs, pair) = (tokens * routes.used, thread());
-        let Asked { expert, weight } = asked;
         if pair < pairs {
-            st_shared_u32(at + CHOSEN + 4 * pair, expert);
-            st_shared_f32(at + WEIGHTS + 4 * pair, weight);
+            st_shared_u32(at + CHOSEN + 4 * pair, asked.expert);
+            st_shared_f32(at + WEIGHTS + 4 * pair, asked.weight);
         }
-        if T == 1 {
-            if warp() == 0 {
-                let number = number(ballot(expert != !0), at);
-                if expert != !0 {
-                    st_shared_u32(at + EXPERTS + 4 * number, expert);
-                    st_shared_u32(at + MEMBERS + 4 * number, 1);
-                    st_shared_u8(at + LISTS + 8 * number, pair);
-                }
-            } else if warp() < 4 && lane() == 0 {
-                st_shared_u32(at + 4 * warp(), 0);
+        Self { at, used: routes.used, pairs }
+    }
+
+    /// Every pair is a group. Ends with a barrier.
+    ///
+    /// # Safety
+    /// Every thread of the block gets here; there is one token, of at most 32 pairs.
+    #[inline(always)]
+    pub(crate) unsafe fn of_one(self, asked: Asked) -> Self {
+        let Self { at, .. } = self;
+        let expert = asked.expert;
+        if warp() == 0 {
+            let number = number(ballot(expert != !0), at);
+            if expert != !0 {
+                st_shared_u32(at + EXPERTS + 4 * number, expert);
+                st_shared_u32(at + MEMBERS + 4 * number, 1);
+                st_shared_u8(at + LISTS + 8 * number, thread());
             }
-            barrier();
-            return groups;
+        } else if warp() < 4 && lane() == 0 {
+            st_shared_u32(at + 4 * warp(), 0);
         }
         barrier();
-        // Every T-th pair of an expert starts a group.
+        self
+    }
+
+    /// Groups of up to `most` (1 to 8) pairs of an expert. Ends with a barrier.
+    ///
+    /// # Safety
+    /// Every thread of the block gets here; there are at most [`PAIRS`] pairs.
+    #[inline(always)]
+    pub(crate) unsafe fn of_several(self, asked: Asked, most: u32) -> Self {
+        let Self { at, pairs, .. } = self;
+        let (pair, expert) = (thread(), asked.expert);
+        barrier();
+        // Every `most`-th pair of an expert starts a group.
         let (mut same, mut other) = (0, 0);
         if expert != !0 {
             while other < pair {
@@ -108,7 +125,7 @@ impl Groups {
                 other += 1;
             }
         }
-        let first = expert != !0 && same % T as u32 == 0;
+        let first = expert != !0 && divide(same, most).1 == 0;
         // Groups are numbered in the order of their first pairs.
         let mut number_of = 0;
         if warp() < PAIRS / 32 {
@@ -126,7 +143,7 @@ impl Groups {
             let (mut members, mut other) = (0, pair);
             while other < pairs {
                 let same = other == pair || ld_shared_u32(at + CHOSEN + 4 * other) == expert;
-                if same && members < T as u32 {
+                if same && members < most {
                     st_shared_u8(at + LISTS + 8 * number_of + members, other);
                     members += 1;
                 }
@@ -135,25 +152,25 @@ impl Groups {
             st_shared_u32(at + MEMBERS + 4 * number_of, members);
         }
         barrier();
-        groups
+        self
     }
 
     /// How many there are.
     #[inline(always)]
-    pub(super) unsafe fn count(self) -> u32 {
+    pub(crate) unsafe fn count(self) -> u32 {
         let [a, b, c, d] = ld_shared_u32x4(self.at);
         a + b + c + d
     }
 
     /// The expert of a group.
     #[inline(always)]
-    pub(super) unsafe fn expert(self, group: u32) -> u32 {
+    pub(crate) unsafe fn expert(self, group: u32) -> u32 {
         ld_shared_u32(self.at + EXPERTS + 4 * group)
     }
 
     /// A group.
     #[inline(always)]
-    pub(super) unsafe fn get(self, group: u32) -> Group {
+    pub(crate) unsafe fn get(self, group: u32) -> Group {
         Group {
             expert: self.expert(group),
             members: ld_shared_u32(self.at + MEMBERS + 4 * group),
@@ -161,16 +178,16 @@ impl Groups {
         }
     }
 
-    /// The weight of a pair that has an expert.
+    /// Whether a pair has an expert, and its weight.
     #[inline(always)]
-    pub(super) unsafe fn weight(self, pair: u32) -> Option<f32> {
+    pub(crate) unsafe fn weight(self, pair: u32) -> (bool, f32) {
         let chosen = ld_shared_u32(self.at + CHOSEN + 4 * pair) != !0;
-        if chosen { Some(ld_shared_f32(self.at + WEIGHTS + 4 * pair)) } else { None }
+        (chosen, ld_shared_f32(self.at + WEIGHTS + 4 * pair))
     }
 
     /// Experts of a token.
     #[inline(always)]
-    pub(super) fn used(self) -> u32 {
+    pub(crate) fn used(self) -> u32 {
         self.used
     }
 }
