@@ -55,6 +55,7 @@ mod ring;
 mod rope;
 #[cfg(feature = "tiles")]
 mod rounded;
+mod rounding;
 #[cfg(feature = "route")]
 mod route;
 mod simt;

@@ -1,8 +1,8 @@
-//! Rows normalised and rounded in global memory, for products of many rows.
+//! Rows normalised, rounded, or both, in global memory, as the CPU does it.
 
 use super::abi::norm::NormArgs;
-use super::activations::{Eight, load8, round8, scaled};
 use super::math::inverse_rms;
+use super::rounding::{Eight, load8, round8, scaled};
 use super::simt::{
     await_predecessors, barrier, block, lane, ld_global_f32, ld_shared_f32, release_successor, shared_base,
     st_global_f32, st_global_f32x4, st_global_u16, st_global_u32x2, st_shared_f32, warp, warps,
@@ -37,9 +37,9 @@ pub(crate) unsafe fn norm_quantize<const BLOCK: u32>(args: NormArgs) {
                 values = scaled(values, ld_shared_f32(scratch), load8(args.gain + 4 * u64::from(at)));
             }
         }
-        let eight = round8::<BLOCK>(values);
+        let eight = round8(values, 256 / BLOCK);
         if at < cols {
-            store::<BLOCK>(&args, row, at, eight);
+            store::<BLOCK>(&args, row, at, values, eight);
         }
         group += warps();
     }
@@ -47,10 +47,10 @@ pub(crate) unsafe fn norm_quantize<const BLOCK: u32>(args: NormArgs) {
 
 /// Eight values from column `at` on.
 #[inline(always)]
-unsafe fn store<const BLOCK: u32>(args: &NormArgs, row: u64, at: u32, eight: Eight) {
+unsafe fn store<const BLOCK: u32>(args: &NormArgs, row: u64, at: u32, values: [f32; 8], eight: Eight) {
     let first = row * u64::from(args.cols) + u64::from(at);
     if args.normed != 0 {
-        let [a, b, c, d, e, f, g, h] = eight.values;
+        let [a, b, c, d, e, f, g, h] = values;
         st_global_f32x4(args.normed + 4 * first, [a, b, c, d]);
         st_global_f32x4(args.normed + 4 * first + 16, [e, f, g, h]);
     }

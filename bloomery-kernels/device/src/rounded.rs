@@ -6,72 +6,12 @@
 
 use super::abi::rounded::{Layout, Rounded, SUMS};
 use super::math::silu;
+use super::rounding::{Eight, load8, round8, scaled};
 use super::simt::{
-    WARP, barrier, copy_async4, copy_async16, copy_commit, copy_wait, divide, lane, ld_global_f32x4,
-    ld_shared_f32, round, shfl_xor, shfl_xor_f32, sqrt, st_shared_f32, st_shared_u16, st_shared_u32, thread,
-    threads, to_half, warp, warp_max, warps,
+    WARP, barrier, copy_async4, copy_async16, copy_commit, copy_wait, divide, lane, ld_shared_f32,
+    shfl_xor_f32, sqrt, st_shared_f32, st_shared_u16, st_shared_u32, thread, threads, to_half, warp, warps,
 };
 use super::tiles::Columns;
-
-/// Eight neighbouring values in each lane, rounded.
-pub(crate) struct Eight {
-    pub(crate) words: [u32; 2],
-    /// The scale of this lane's block.
-    pub(crate) scale: f32,
-    /// The sum of the rounded values of this lane and its neighbour.
-    pub(crate) sum: i32,
-}
-
-/// The scale of a block and the factor that leads to its integers (0: all of them are 0), from the bits of its largest
-/// magnitude.
-#[inline(always)]
-fn steps(top: u32) -> (f32, f32) {
-    let amax = f32::from_bits(top);
-    let inverse = 127.0 / amax;
-    if top >= 0x7f80_0000 {
-        (f32::NAN, 0.0)
-    } else if inverse < f32::INFINITY {
-        (amax / 127.0, inverse)
-    } else {
-        (0.0, 0.0)
-    }
-}
-
-/// Rounds the warp's 256 values in one block, or in blocks of 32 if there are to be 8 scales.
-///
-/// # Safety
-/// All lanes of the warp get here.
-#[inline(always)]
-pub(crate) unsafe fn round8(values: [f32; 8], scales: u32) -> Eight {
-    let mut top = 0;
-    let mut i = 0;
-    while i < 8 {
-        // Magnitudes order as integers do, with infinities and NaNs above every number.
-        let bits = values[i].to_bits() & 0x7fff_ffff;
-        top = if bits > top { bits } else { top };
-        i += 1;
-    }
-    if scales == 1 {
-        top = warp_max(top);
-    } else {
-        let other = shfl_xor(top, 1);
-        top = if other > top { other } else { top };
-        let other = shfl_xor(top, 2);
-        top = if other > top { other } else { top };
-    }
-    let (scale, inverse) = steps(top);
-    let (mut words, mut sum) = ([0_u32; 2], 0);
-    let mut i = 0;
-    while i < 8 {
-        // With an inverse of 0 a value may be NaN or infinite: its product must not be looked at.
-        let q = if inverse == 0.0 { 0 } else { round(values[i] * inverse) };
-        sum += q;
-        words[i / 4] |= (q as u32 & 0xff) << (8 * (i % 4));
-        i += 1;
-    }
-    sum += shfl_xor(sum as u32, 1) as i32;
-    Eight { words, scale, sum }
-}
 
 /// Where a lane's two words of a block go, in bytes; the second is 16 further.
 #[inline(always)]
@@ -97,12 +37,6 @@ pub(crate) struct Source {
     pub(crate) up: u64,
     pub(crate) eps: f32,
     pub(crate) cols: u32,
-}
-
-#[inline(always)]
-unsafe fn load8(at: u64) -> [f32; 8] {
-    let (a, b) = (ld_global_f32x4(at), ld_global_f32x4(at + 16));
-    [a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]]
 }
 
 impl Source {
@@ -180,17 +114,6 @@ pub(crate) unsafe fn inverse_rms(sums: u32, groups: u32, cols: u32, eps: f32) ->
         mask /= 2;
     }
     1.0 / sqrt(sum / cols as f32 + eps)
-}
-
-/// Normalised values.
-#[inline(always)]
-pub(crate) fn scaled(values: [f32; 8], inverse: f32, gains: [f32; 8]) -> [f32; 8] {
-    let (mut out, mut i) = ([0.0; 8], 0);
-    while i < 8 {
-        out[i] = values[i] * inverse * gains[i];
-        i += 1;
-    }
-    out
 }
 
 /// Rows that a block rounds into its shared memory.
@@ -329,20 +252,22 @@ impl Rows {
         }
     }
 
-    /// What a lane multiplies the first block with: `own` is its row, `results` those that its results belong to.
+    /// [`columns`] of these rows.
     #[inline(always)]
     pub(crate) fn columns(&self, own: u32, results: [u32; 2]) -> Columns {
-        let layout = self.layout;
-        let t = lane() % 4;
-        let scales = self.at + layout.scales_at();
-        Columns {
-            values: self.at + own * layout.values_stride() + 16 * t,
-            sums: self.at + layout.sums() + own * layout.sums_stride() + 8 * t,
-            scales: [
-                scales + results[0] * layout.scales_stride(),
-                scales + results[1] * layout.scales_stride(),
-            ],
-            scale_bytes: 4 * layout.scales,
-        }
+        columns(self.layout, self.at, own, results)
+    }
+}
+
+/// What a lane multiplies the first block of the rows at `at` with: `own` is its row, `results` those that its results belong to.
+#[inline(always)]
+pub(crate) fn columns(layout: Layout, at: u32, own: u32, results: [u32; 2]) -> Columns {
+    let t = lane() % 4;
+    let scales = at + layout.scales_at();
+    Columns {
+        values: at + own * layout.values_stride() + 16 * t,
+        sums: at + layout.sums() + own * layout.sums_stride() + 8 * t,
+        scales: [scales + results[0] * layout.scales_stride(), scales + results[1] * layout.scales_stride()],
+        scale_bytes: 4 * layout.scales,
     }
 }

@@ -32,6 +32,7 @@ device! {
     project: "../../device/src/project.rs",
     ring: "../../device/src/ring.rs",
     rounded: "../../device/src/rounded.rs",
+    rounding: "../../device/src/rounding.rs",
     stages: "../../device/src/stages.rs",
     tiles: "../../device/src/tiles/mod.rs",
     route: "../../device/src/route/mod.rs",

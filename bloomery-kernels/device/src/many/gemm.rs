@@ -7,7 +7,7 @@ use super::super::abi::few::{PARTS, Part};
 use super::super::abi::formats;
 use super::super::abi::many::{COLUMNS, ProductArgs, ROWS, stage_bytes, stage_layout};
 use super::super::abi::rounded::{Layout, SUMS};
-use super::super::rounded::{Rows, Source};
+use super::super::rounded::columns;
 use super::super::simt::{
     await_predecessors, barrier, block, copy_async4, copy_async16, copy_commit, copy_wait, divide, lane,
     ld_global_f32, ld_global_u32, ld_shared_u32, release_successor, shared_base, st_global_f32,
@@ -131,10 +131,8 @@ unsafe fn sums<F: Tile>(args: &ProductArgs, work: &Work, stages: Stages, warp: u
         stages.fetch(args, work, k + args.stages - 1, free, warp);
         if work.weight != 0 {
             let at = stages.at + stage * stages.bytes;
-            let source = Source { x: 0, gain: 0, up: 0, eps: 0.0, cols: 0 };
-            let rows = Rows { source, layout, at, squares: 0 };
             let tile = F::unpack(&F::load(at + layout.bytes() + warp * args.tile_bytes));
-            let x = rows.columns(lane() / 4, [2 * (lane() % 4), 2 * (lane() % 4) + 1]);
+            let x = columns(layout, at, lane() / 4, [2 * (lane() % 4), 2 * (lane() % 4) + 1]);
             // Written out: the sums must stay in registers, and the compiler does not unroll a loop as long as this.
             add::<F>(&tile, x, layout, work.rows, &mut sums, 0);
             add::<F>(&tile, x, layout, work.rows, &mut sums, 1);

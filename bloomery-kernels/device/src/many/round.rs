@@ -2,7 +2,8 @@
 
 use super::super::abi::many::RoundArgs;
 use super::super::abi::rounded::SUMS;
-use super::super::rounded::{Source, inverse_rms, round8, scaled, square_sum, sum_place, word_place};
+use super::super::rounded::{Source, inverse_rms, square_sum, sum_place, word_place};
+use super::super::rounding::{round8, scaled};
 use super::super::simt::{
     await_predecessors, barrier, block, lane, release_successor, shared_base, st_global_f32, st_global_u16,
     st_global_u32, st_shared_f32, to_half, warp, warps,
