@@ -251,12 +251,6 @@ impl Rows {
             st_shared_f32(scales + lane(), eight.scale);
         }
     }
-
-    /// [`columns`] of these rows.
-    #[inline(always)]
-    pub(crate) fn columns(&self, own: u32, results: [u32; 2]) -> Columns {
-        columns(self.layout, self.at, own, results)
-    }
 }
 
 /// What a lane multiplies the first block of the rows at `at` with: `own` is its row, `results` those that its results belong to.

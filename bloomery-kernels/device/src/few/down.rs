@@ -5,7 +5,7 @@
 use super::super::abi::few::{DownArgs, Stack, down_places};
 use super::super::abi::rounded::Layout;
 use super::super::groups::Groups;
-use super::super::rounded::{Rows, Source};
+use super::super::rounded::{Rows, Source, columns};
 use super::super::simt::{
     await_predecessors, barrier, block, blocks, divide, fma, lane, ld_global_f32, ld_shared_f32,
     release_successor, shared_base, st_global_f32, st_shared_f32, thread, threads, uniform_warp, warps,
@@ -108,8 +108,8 @@ pub(crate) unsafe fn down(args: DownArgs) {
             ring.give_back(&mut supply);
             let group = groups.get(turns.group);
             let t = 2 * (lane() % 4);
-            let columns = [group.member(t), group.member(t + 1)];
-            let x = rows.columns(group.member(lane() / 4), columns).of_block(turns.block);
+            let results = [group.member(t), group.member(t + 1)];
+            let x = columns(layout, rows.at, group.member(lane() / 4), results).of_block(turns.block);
             sums.put_members(turns.block, &group, multiply(args.down.format, scales, &raw, x));
             turns.step();
         }

@@ -6,7 +6,7 @@ use super::super::abi::few::{GateUpArgs, RESULT, Stack, gate_up_places};
 use super::super::abi::rounded::Layout;
 use super::super::groups::{Group, Groups};
 use super::super::math::silu;
-use super::super::rounded::{Rows, Source};
+use super::super::rounded::{Rows, Source, columns};
 use super::super::simt::{
     await_predecessors, barrier, block, blocks, divide, lane, release_successor, shared_base, st_global_f32,
     thread, uniform_warp, warps,
@@ -91,7 +91,7 @@ pub(crate) unsafe fn gate_up(args: GateUpArgs) {
     let values = rows.first_values(tokens);
     let groups = table(asked, &args.routes, tokens, at);
     let (down, across) = (args.gate.rows.div_ceil(16), layout.blocks);
-    let (unit, mut left) = share(groups.count() * down, block(), blocks());
+    let (unit, left) = share(groups.count() * down, block(), blocks());
     let (group, y) = divide(unit, down);
     let mut turns = Turns { args: &args, groups, down, across, warp, left, group, y, block: warp, up: false };
     let mut supply = turns;
@@ -101,18 +101,17 @@ pub(crate) unsafe fn gate_up(args: GateUpArgs) {
 
     // Results of a unit.
     let unit_bytes = 2 * across * tokens * RESULT;
-    while left > 0 {
-        let units = if left < args.round { left } else { args.round };
+    while turns.left > 0 {
+        let units = if turns.left < args.round { turns.left } else { args.round };
         let results = at + places.results + odd * places.round_bytes;
         let (mut group, mut y) = (turns.group, turns.y);
-        let mut unit = 0;
-        while unit < units {
+        let (mut unit_at, end) = (results, results + units * unit_bytes);
+        while unit_at < end {
             let group = groups.get(turns.group);
             let used = args.routes.used;
             let (own, t) = (token(&group, used, lane() / 4), 2 * (lane() % 4));
-            let columns = [token(&group, used, t), token(&group, used, t + 1)];
-            let x = rows.columns(own, columns);
-            let sums = Sums { at: results + unit * unit_bytes, tokens: group.members };
+            let x = columns(layout, rows.at, own, [token(&group, used, t), token(&group, used, t + 1)]);
+            let sums = Sums { at: unit_at, tokens: group.members };
             while turns.block < across {
                 let x = x.of_block(turns.block);
                 let mut matrix = 0;
@@ -125,14 +124,14 @@ pub(crate) unsafe fn gate_up(args: GateUpArgs) {
                 turns.block += warps();
             }
             turns.next_unit();
-            unit += 1;
+            unit_at += unit_bytes;
         }
         barrier();
         // Members of the units, one after the other.
-        let (mut unit, mut before) = (0, 0);
-        while unit < units {
+        let (mut unit_at, mut before) = (results, 0);
+        while unit_at < end {
             let of = groups.get(group);
-            let sums = Sums { at: results + unit * unit_bytes, tokens: of.members };
+            let sums = Sums { at: unit_at, tokens: of.members };
             let i = thread().wrapping_sub(16 * before);
             let (member, row) = (i / 16, 16 * y + i % 16);
             if member < of.members && row < args.gate.rows {
@@ -147,9 +146,8 @@ pub(crate) unsafe fn gate_up(args: GateUpArgs) {
                 y = 0;
                 group += 1;
             }
-            unit += 1;
+            unit_at += unit_bytes;
         }
         odd ^= 1;
-        left -= units;
     }
 }

@@ -6,7 +6,7 @@
 
 use super::super::abi::few::{PARTS, Part, ProjectArgs, project_places};
 use super::super::abi::rounded::Layout;
-use super::super::rounded::{Rows, Source};
+use super::super::rounded::{Rows, Source, columns};
 use super::super::simt::{
     await_predecessors, barrier, block, blocks, divide, lane, ld_global_f32, release_successor, shared_base,
     st_global_f32, thread, threads, uniform_warp, warps,
@@ -115,8 +115,8 @@ pub(crate) unsafe fn project(args: ProjectArgs) {
 
     let own = if lane() / 4 < tokens { lane() / 4 } else { 0 };
     let column = |i: u32| if 2 * (lane() % 4) + i < tokens { 2 * (lane() % 4) + i } else { 0 };
-    let columns = [column(0), column(1)];
-    let x = rows.columns(own, columns);
+    let results = [column(0), column(1)];
+    let x = columns(layout, rows.at, own, results);
     let mut odd = 0;
     while turns.first < turns.end {
         let results = Sums { at: at + places.results + odd * places.round_bytes, tokens };
