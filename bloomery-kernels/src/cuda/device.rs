@@ -43,11 +43,6 @@ impl DeviceInfo {
         self.capability.0 >= 9
     }
 
-    /// Whether threads are those of the system, of which fewer are better: only in tests.
-    pub(super) fn is_emulated(&self) -> bool {
-        cfg!(test) && self.name.starts_with("emulated")
-    }
-
     /// Shared memory for one block so that two such blocks fit beside each other, where that is worth while: the next
     /// kernel starts to read its weights while this one finishes.
     pub(super) fn shared_target(&self) -> u32 {

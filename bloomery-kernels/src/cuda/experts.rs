@@ -4,7 +4,6 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::few;
-use super::launch::Grid;
 use super::many;
 use super::memory::Allocation;
 use super::module::{EXPERTS_FLOAT, Entry};
@@ -209,7 +208,7 @@ impl FeedForward {
             + 4 * u64::from(self.columns(info));
         let stages =
             [2 * gate.shape.side() * gate.shape.slot_bytes, down.shape.side() * down.shape.slot_bytes];
-        let rooms = stages.map(|stage| u64::from(room(info, self.tuning, stage)));
+        let rooms = stages.map(|stage| u64::from(room(info, self.tuning.for_floats(), stage)));
         let fits = |tokens: &usize| {
             let (tokens, pairs) = (*tokens as u64, (*tokens * self.used()) as u64);
             pairs <= u64::from(PAIRS)
@@ -256,7 +255,7 @@ impl FeedForward {
     fn gate_up(&self, info: &DeviceInfo, rows: Range<usize>) -> Result<Launch, CudaError> {
         let form = self.gate.product("a gate")?;
         let entry = entries(self.made(rows.len())).0;
-        let tuning = self.tuning.of(self.made(rows.len()) as usize);
+        let tuning = self.tuning.for_floats();
         let (tokens, cols, hidden) = (rows.len(), self.gate.cols(), self.gate.rows());
         let raw_bytes = self.norm.as_ref().map_or(0, |_| raw_bytes(info, tokens, cols));
         let fixed = GATE_UP_HEAD + raw_bytes + tokens as u32 * form.class.activation_bytes(cols as u32);
@@ -281,8 +280,7 @@ impl FeedForward {
             raw_bytes,
         };
         let uses = self.gate_up_uses();
-        let grid =
-            Grid { blocks: tuning.grid(info), threads: rings.threads, shared_bytes: rings.shared_bytes };
+        let grid = rings.grid(tuning.grid(info));
         let bytes = experts * 2 * self.gate.expert_bytes() + 4 * tokens * (cols + self.used() * hidden);
         Ok(Launch::new(entry, grid, args, bytes as u64, uses))
     }
@@ -290,7 +288,7 @@ impl FeedForward {
     fn down(&self, info: &DeviceInfo, rows: Range<usize>) -> Result<Launch, CudaError> {
         let form = self.down.product("a down projection")?;
         let entry = entries(self.made(rows.len())).1;
-        let tuning = self.tuning.of(self.made(rows.len()) as usize);
+        let tuning = self.tuning.for_floats();
         let (tokens, cols, outputs) = (rows.len(), self.down.cols(), self.down.rows());
         let (pairs, columns) = (tokens * self.used(), self.columns(info));
         let products = (4 * pairs as u32 * columns).next_multiple_of(16);
@@ -315,8 +313,7 @@ impl FeedForward {
             extra: outputs as u32 % tuning.grid(info),
         };
         let uses = self.down_uses();
-        let grid =
-            Grid { blocks: tuning.grid(info), threads: rings.threads, shared_bytes: rings.shared_bytes };
+        let grid = rings.grid(tuning.grid(info));
         let bytes = experts * self.down.expert_bytes() + 4 * (pairs * cols + 2 * tokens * outputs);
         Ok(Launch::new(entry, grid, args, bytes as u64, uses))
     }

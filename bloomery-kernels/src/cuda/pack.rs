@@ -75,11 +75,7 @@ impl Pack {
             cols: cols as u32,
             format: format.id(),
         };
-        let grid = Grid {
-            blocks: (tiles as u32).min(16 * info.processors),
-            threads: if info.is_emulated() { 32 } else { 256 },
-            shared_bytes: 0,
-        };
+        let grid = Grid { blocks: (tiles as u32).min(16 * info.processors), threads: 256, shared_bytes: 0 };
         let uses = vec![from.memory().clone(), to.memory().clone()];
         Ok(Launch::new(ENTRY, grid, args, (bytes + packed) as u64, uses))
     }

@@ -1,7 +1,6 @@
 //! Several products of the same rows.
 
 use super::few;
-use super::launch::Grid;
 use super::many;
 use super::module::{Entry, PROJECT_FLOAT};
 use super::ring::{Rings, raw_bytes, room};
@@ -106,8 +105,8 @@ impl Project {
             equal("values of the gain", gain.len(), cols)?;
         }
         let most = 1 << 19;
-        CudaError::require(kernel, "rows of a weight", rows as u64, rows <= most, || {
-            format!("at most {most}")
+        CudaError::require(kernel, "rows of a weight", rows as u64, rows > 0 && rows <= most, || {
+            format!("1 to {most}")
         })?;
         let addresses = self.x.address() | self.norm.as_ref().map_or(0, |(gain, _)| gain.address());
         let rule = || "a multiple of 16".to_owned();
@@ -119,7 +118,7 @@ impl Project {
     fn step(&self, info: &DeviceInfo, class: Class, parts: &[(&Product, Form)]) -> Result<usize, CudaError> {
         let Some((part, _)) = parts.first() else { return Ok(TOKENS) };
         let row = class.activation_bytes(part.weight.cols() as u32);
-        let room = u64::from(room(info, self.tuning, stage_bytes(parts)));
+        let room = u64::from(room(info, self.tuning.for_floats(), stage_bytes(parts)));
         let fits = |tokens: usize| u64::from(PROJECT_HEAD) + tokens as u64 * u64::from(row) <= room;
         // A kernel for 8 rows has room for 8 whatever it gets.
         let step = [8, 4, 2, 1].into_iter().find(|tokens| fits(*tokens));
@@ -137,7 +136,7 @@ impl Project {
     ) -> Result<Launch, CudaError> {
         let cols = parts[0].0.weight.cols();
         let (made, entry) = entry(rows.len());
-        let tuning = self.tuning.of(made);
+        let tuning = self.tuning.for_floats();
         let stage_bytes = stage_bytes(parts);
         let raw_bytes = self.norm.as_ref().map_or(0, |_| raw_bytes(info, rows.len(), cols));
         let fixed = PROJECT_HEAD + raw_bytes + made as u32 * class.activation_bytes(cols as u32);
@@ -180,8 +179,7 @@ impl Project {
             uses.extend(bias.as_ref().map(|bias| bias.memory().clone()));
             bytes += weight.data().len() + 4 * rows.len() * weight.rows();
         }
-        let grid = Grid { blocks, threads: rings.threads, shared_bytes: rings.shared_bytes };
-        Ok(Launch::new(entry, grid, args, bytes as u64, uses))
+        Ok(Launch::new(entry, rings.grid(blocks), args, bytes as u64, uses))
     }
 }
 

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use super::super::launch::Grid;
 use super::super::module::{Entry, FEW};
-use super::super::{CudaError, DeviceInfo, FeedForward, Launch, Span, many};
-use super::{layout, rounds, scales, stages, steps, warps};
+use super::super::ring::Rings;
+use super::super::{CudaError, DeviceInfo, FeedForward, Launch, Span, Tuning, many};
+use super::{layout, rounds, scales, steps};
 use crate::abi::few::{DownArgs, GateUpArgs, down_places, gate_up_places};
 use crate::abi::routes::{PAIRS, TOKENS};
-use crate::abi::shape::{Class, rings_bytes};
+use crate::abi::shape::Class;
 use crate::abi::tiles::{TILE_ROWS, tile_bytes};
 
 const GATE_UP: Entry<GateUpArgs> = Entry::new(&FEW, "few_gate_up");
@@ -87,19 +87,17 @@ pub(in super::super) fn gate_up(
     let experts = op.most_experts(tokens);
     let units = experts as u32 * (hidden as u32).div_ceil(TILE_ROWS);
     // Two blocks on a multiprocessor: they do not wait for each other.
-    let (warps, blocks) = ((warps(info) / 2).max(4), (2 * info.processors).min(units));
+    let tuning = Tuning { warps: op.tuning.warps() / 2, ..op.tuning };
+    let (warps, blocks) = (tuning.warps(), (2 * tuning.grid(info)).min(units));
     // A thread adds up one result, and all of a round's have room.
     let threads = 32 * warps / 16 / tokens as u32;
     args.round = rounds(1, units.div_ceil(blocks).min(threads.max(1)), 2 * cols, tokens);
     let fixed = gate_up_places(layout(class, cols, tokens), args.round).bytes;
     let turns = units.div_ceil(blocks) as usize * (2 * cols.div_ceil(256)).div_ceil(warps as usize);
-    args.stages = stages(info, warps, fixed, args.stage_bytes, turns);
-    let shared_bytes = fixed + rings_bytes(warps, args.stages, args.stage_bytes);
-    let (most, rule) = (info.shared_per_block, || format!("at most {}", info.shared_per_block));
-    CudaError::require("feed-forward", "shared memory", shared_bytes.into(), shared_bytes <= most, rule)?;
-    let grid = Grid { blocks, threads: 32 * warps, shared_bytes };
+    let rings = Rings::new(GATE_UP.name, info, tuning, fixed, args.stage_bytes, turns as u64)?;
+    args.stages = rings.stages;
     let bytes = experts * 2 * op.gate.expert_bytes() + 4 * tokens * (cols + op.used() * hidden);
-    Ok(Launch::new(GATE_UP, grid, args, bytes as u64, uses))
+    Ok(Launch::new(GATE_UP, rings.grid(blocks), args, bytes as u64, uses))
 }
 
 /// The second half for a few rows.
@@ -128,14 +126,11 @@ pub(in super::super) fn down(
     uses.extend(rounded.map(|rows| rows.values.memory().clone()));
     let tiles = (outputs as u32).div_ceil(TILE_ROWS);
     let fixed = down_places(layout(class, cols, pairs)).bytes;
-    let (warps, blocks) = (warps(info), info.processors.min(tiles));
+    let (warps, blocks) = (op.tuning.warps(), op.tuning.grid(info).min(tiles));
     let items = op.most_experts(tokens) * cols.div_ceil(256);
     let turns = tiles.div_ceil(blocks) as usize * items.div_ceil(warps as usize);
-    args.stages = stages(info, warps, fixed, args.stage_bytes, turns);
-    let shared_bytes = fixed + rings_bytes(warps, args.stages, args.stage_bytes);
-    let (most, rule) = (info.shared_per_block, || format!("at most {}", info.shared_per_block));
-    CudaError::require("feed-forward", "shared memory", shared_bytes.into(), shared_bytes <= most, rule)?;
-    let grid = Grid { blocks, threads: 32 * warps, shared_bytes };
+    let rings = Rings::new(DOWN.name, info, op.tuning, fixed, args.stage_bytes, turns as u64)?;
+    args.stages = rings.stages;
     let bytes = op.most_experts(tokens) * op.down.expert_bytes() + 4 * (pairs * cols + 2 * tokens * outputs);
-    Ok(Launch::new(DOWN, grid, args, bytes as u64, uses))
+    Ok(Launch::new(DOWN, rings.grid(blocks), args, bytes as u64, uses))
 }

@@ -8,6 +8,7 @@ pub(super) use project::project;
 
 use std::ops::Range;
 
+use super::ring::MOST_WARPS;
 use super::{CudaError, DeviceInfo};
 use crate::abi::few::RESULT;
 use crate::abi::rounded::Layout;
@@ -17,18 +18,6 @@ use crate::abi::shape::rings_bytes;
 
 /// Bytes of the largest tile: Q8_0's.
 const LARGEST_TILE: u32 = 16 * 272;
-/// Stages that a kernel can have.
-const STAGES: u32 = 8;
-
-/// Stages of each warp: as many as it takes turns, if they fit beside `fixed` bytes so that two blocks share a multiprocessor.
-fn stages(info: &DeviceInfo, warps: u32, fixed: u32, stage_bytes: u32, turns: usize) -> u32 {
-    let most = STAGES.min(u32::try_from(turns.max(1)).unwrap_or(STAGES));
-    let fit = |room: u32, least: u32| {
-        (least..=most).rev().find(|stages| fixed + rings_bytes(warps, *stages, stage_bytes) <= room)
-    };
-    let target = if warps >= WARPS { info.shared_per_block } else { info.shared_target() };
-    fit(target, most.min(2)).or_else(|| fit(info.shared_per_block, 1)).unwrap_or(1)
-}
 
 /// Pieces of work between two barriers: at least `least`, and up to 4 of a block's `share` while their results for `rows` rows of
 /// `cols` values stay small.
@@ -37,15 +26,6 @@ fn rounds(least: u32, share: u32, cols: usize, rows: usize) -> u32 {
     let each = cols.div_ceil(256) * rows.min(TOKENS as usize) * RESULT as usize;
     let fits = u32::try_from(ROOM / each.max(1)).unwrap_or(4);
     share.min(4).min(fits).max(least).max(1)
-}
-
-/// Warps of a block, which has a multiprocessor for itself. With 8 warps the next kernel has room beside it and brings in its
-/// weights early, which makes each kernel faster when many of its kind follow each other; in a step it is 5 % slower.
-const WARPS: u32 = 16;
-
-/// Warps of a block on this card.
-fn warps(info: &DeviceInfo) -> u32 {
-    if info.is_emulated() { 4 } else { WARPS }
 }
 
 /// Scales of a block of activations.
@@ -65,7 +45,7 @@ fn steps(
     rows: usize,
     bytes: impl Fn(usize) -> u32,
 ) -> Result<Vec<Range<usize>>, CudaError> {
-    let room = info.shared_per_block.saturating_sub(rings_bytes(WARPS, 1, LARGEST_TILE));
+    let room = info.shared_per_block.saturating_sub(rings_bytes(MOST_WARPS, 1, LARGEST_TILE));
     let step = (1..=TOKENS as usize).rev().find(|rows| bytes(*rows) <= room);
     let rule = || format!("at most {room}");
     CudaError::require(kernel, "shared memory of a row", bytes(1).into(), step.is_some(), rule)?;

@@ -2,12 +2,12 @@
 
 use std::ops::Range;
 
-use super::super::launch::Grid;
 use super::super::module::{Entry, FEW};
+use super::super::ring::Rings;
 use super::super::{CudaError, DeviceInfo, Launch, Product, Project, Span, many};
-use super::{layout, rounds, scales, stages, steps, warps};
+use super::{layout, rounds, scales, steps};
 use crate::abi::few::{PARTS, Part, ProjectArgs, project_places};
-use crate::abi::shape::{Class, rings_bytes};
+use crate::abi::shape::Class;
 use crate::abi::tiles::{TILE_ROWS, tile_bytes};
 
 const ENTRY: Entry<ProjectArgs> = Entry::new(&FEW, "few_project");
@@ -31,11 +31,12 @@ pub(in super::super) fn project(
     }
     for parts in parts.chunks(PARTS) {
         let tiles: u32 = parts.iter().map(|part| (part.weight.rows() as u32).div_ceil(TILE_ROWS)).sum();
-        let least = warps(info).div_ceil(cols.div_ceil(256) as u32);
-        let round = rounds(least, tiles.div_ceil(info.processors.min(tiles)), cols, op.rows);
+        let least = op.tuning.warps().div_ceil(cols.div_ceil(256) as u32);
+        let blocks = op.tuning.grid(info).min(tiles);
+        let round = rounds(least, tiles.div_ceil(blocks), cols, op.rows);
         let bytes = |rows| project_places(layout(class, cols, rows), round).bytes;
         for rows in steps(ENTRY.name, info, op.rows, bytes)? {
-            launches.push(launch(op, info, class, parts, round, (rows, rounded.as_ref())));
+            launches.push(launch(op, info, class, parts, round, (rows, rounded.as_ref()))?);
         }
     }
     Ok(launches)
@@ -48,7 +49,7 @@ fn launch(
     parts: &[&Product],
     round: u32,
     (rows, rounded): (Range<usize>, Option<&many::Rows>),
-) -> Launch {
+) -> Result<Launch, CudaError> {
     let cols = parts.first().map_or(0, |part| part.weight.cols());
     let mut args = ProjectArgs {
         x: op.x.address() + 4 * (rows.start * cols) as u64,
@@ -87,12 +88,11 @@ fn launch(
         bytes += weight.data().len() + 4 * rows.len() * weight.rows();
     }
     let fixed = project_places(layout(class, cols, rows.len()), round).bytes;
-    let (warps, blocks) = (warps(info), info.processors.min(args.tiles));
+    let (warps, blocks) = (op.tuning.warps(), op.tuning.grid(info).min(args.tiles));
     args.stage_bytes = args.parts.iter().map(|part| part.tile_bytes).max().unwrap_or(0);
     let turns = args.tiles.div_ceil(blocks).div_ceil(round) as usize
         * (round as usize * cols.div_ceil(256)).div_ceil(warps as usize);
-    args.stages = stages(info, warps, fixed, args.stage_bytes, turns);
-    let shared_bytes = fixed + rings_bytes(warps, args.stages, args.stage_bytes);
-    let grid = Grid { blocks, threads: 32 * warps, shared_bytes };
-    Launch::new(ENTRY, grid, args, bytes as u64, uses)
+    let rings = Rings::new(ENTRY.name, info, op.tuning, fixed, args.stage_bytes, turns as u64)?;
+    args.stages = rings.stages;
+    Ok(Launch::new(ENTRY, rings.grid(blocks), args, bytes as u64, uses))
 }

@@ -229,7 +229,7 @@ impl Case {
 }
 
 fn tuning(place: &Place) -> Tuning {
-    Tuning { warps: if place.is_card() { 8 } else { 4 }, ..Tuning::default() }
+    Tuning { warps: if place.is_card() { 16 } else { 4 }, ..Tuning::default() }
 }
 
 /// Gate columns, hidden values, outputs.

@@ -167,7 +167,7 @@ fn every_format_and_number_of_rows() {
         for format in FORMATS {
             for (i, &cols) in columns(class(format), &place).iter().enumerate() {
                 let rows = [[1, 7, 39, 133, 5, 64][i % 6]].to_vec();
-                let tuning = Tuning { warps: if place.is_card() { 8 } else { 4 }, ..Tuning::default() };
+                let tuning = Tuning { warps: if place.is_card() { 16 } else { 4 }, ..Tuning::default() };
                 let case = Case { formats: vec![format], rows, cols, norm: i % 2 == 1, tuning };
                 let counts: &[usize] = if place.is_card() || i == 1 { &[1, 2, 3, 5, 8] } else { &[1, 3] };
                 case.check(&mut place, counts);
@@ -253,6 +253,13 @@ fn bad_calls_are_refused() {
             ..product(Format::Q4_K, 2, 256)
         };
         assert!(project(2, vec![tiles(0)]).launches(place.info()).is_ok());
+        let none = Product {
+            weight: Weight::tiles(Format::Q4_K, 0, 256, data.slice(0..0).unwrap()).unwrap(),
+            out: out.slice(0..0).unwrap(),
+            ..product(Format::Q4_K, 2, 256)
+        };
+        let error = project(2, vec![none]).launches(place.info()).unwrap_err();
+        assert_eq!(error.to_string(), "project: rows of a weight is 0, must be 1 to 524288");
         let error = project(1, vec![tiles(0)]).launches(place.info()).unwrap_err();
         assert_eq!(error.to_string(), "project: values of x is 512, must be 256");
         let error = project(16, vec![product(Format::Q4_0, 1, 32)]).launches(place.info()).unwrap_err();
