@@ -103,12 +103,7 @@ impl Place {
         }
         let to = self.poison::<u8>(Pack::bytes(format, count, rows, cols)).span();
         let pack = Pack { format, count, rows, cols, from, to: to.clone() };
-        let mut launch = pack.launch(self.info()).unwrap();
-        if !self.is_card() {
-            // Any number does, and the emulator's are slow to start.
-            launch.threads = 32;
-        }
-        self.run(&launch);
+        self.run(&pack.launch(self.info()).unwrap());
         WeightStack::tiles(format, count, rows, cols, to).unwrap()
     }
 

@@ -1,125 +1,13 @@
-//! The twin for tests: every thread of a block is a thread of the system.
+//! The twin for tests: what a thread of [`run`] can do.
 //!
 //! Nothing here is inlined: kernels call it thousands of times when their loops are unrolled, and would take minutes to compile.
 
-use std::alloc::{Layout, alloc, dealloc};
-use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
-use std::sync::Arc;
-use std::sync::Barrier;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+pub(crate) use super::host_run::run;
+use super::host_run::{with, yield_now};
 use super::{WARP, lane};
-
-pub(super) struct Warp {
-    pub(super) barrier: Barrier,
-    slots: [AtomicU32; WARP as usize],
-    /// Fragments of matrices.
-    pub(super) words: [[AtomicU32; 6]; WARP as usize],
-    /// Operands of products: two sets of six words a lane for each.
-    pub(super) products: [Box<[[[AtomicU32; 6]; MOST]; WARP as usize]>; 2],
-}
-
-/// Products that lanes exchange at once, at most.
-pub(super) const MOST: usize = 16;
-
-/// The shared memory of a block, filled with NaNs at first.
-struct Memory {
-    bytes: *mut u8,
-    layout: Layout,
-}
-
-// SAFETY: the kernels' barriers order their accesses; that is what the tests test.
-unsafe impl Send for Memory {}
-// SAFETY: as above.
-unsafe impl Sync for Memory {}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: allocated with this layout in `run`.
-        unsafe { dealloc(self.bytes, self.layout) }
-    }
-}
-
-pub(super) struct Place {
-    pub(super) thread: u32,
-    threads: u32,
-    block: u32,
-    blocks: u32,
-    memory: Arc<Memory>,
-    barrier: Arc<Barrier>,
-    pub(super) warp: Arc<Warp>,
-    /// Which set of operands the last product used.
-    pub(super) turn: bool,
-    /// Copies started, and groups of copies that were closed.
-    open: Vec<(u32, u64, u32)>,
-    groups: VecDeque<Vec<(u32, u64, u32)>>,
-    /// Whether lanes copy for their warps; the copies that wait for their barriers: `(barrier, to, from)`.
-    bulk: bool,
-    bulks: Vec<(u32, u32, u64)>,
-    /// Bytes announced to barriers.
-    announced: HashMap<u32, u32>,
-}
-
-thread_local! {
-    static PLACE: RefCell<Option<Place>> = const { RefCell::new(None) };
-}
-
-pub(super) fn with<T>(f: impl FnOnce(&mut Place) -> T) -> T {
-    PLACE.with_borrow_mut(|place| f(place.as_mut().expect("kernels run in `run`")))
-}
-
-/// Runs `kernel` in every thread of `blocks` blocks of `threads`, block after block.
-pub(crate) fn run(bulk: bool, (blocks, threads, shared_bytes): (u32, u32, u32), kernel: &(dyn Fn() + Sync)) {
-    assert!(threads.is_multiple_of(WARP) && threads > 0, "{threads} threads");
-    for block in 0..blocks {
-        let layout = Layout::from_size_align((shared_bytes as usize).max(16), 16).expect("a small size");
-        // SAFETY: the size is not 0; all of it is written before use.
-        let memory = unsafe {
-            let bytes = alloc(layout);
-            assert!(!bytes.is_null());
-            bytes.write_bytes(0xff, layout.size());
-            Arc::new(Memory { bytes, layout })
-        };
-        let barrier = Arc::new(Barrier::new(threads as usize));
-        let words = || Box::new([const { [const { [const { AtomicU32::new(0) }; 6] }; MOST] }; 32]);
-        let warp = || Warp {
-            barrier: Barrier::new(WARP as usize),
-            slots: [const { AtomicU32::new(0) }; 32],
-            words: [const { [const { AtomicU32::new(0) }; 6] }; 32],
-            products: [words(), words()],
-        };
-        let warps: Vec<Arc<Warp>> = (0..threads / WARP).map(|_| Arc::new(warp())).collect();
-        std::thread::scope(|scope| {
-            for thread in 0..threads {
-                let (memory, barrier) = (memory.clone(), barrier.clone());
-                let warp = warps[(thread / WARP) as usize].clone();
-                let place = Place {
-                    thread,
-                    threads,
-                    block,
-                    blocks,
-                    memory,
-                    barrier,
-                    warp,
-                    turn: false,
-                    open: Vec::new(),
-                    groups: VecDeque::new(),
-                    bulk,
-                    bulks: Vec::new(),
-                    announced: HashMap::new(),
-                };
-                let builder = std::thread::Builder::new().stack_size(256 << 10);
-                let started = builder.spawn_scoped(scope, move || {
-                    PLACE.set(Some(place));
-                    kernel();
-                });
-                // A thread that is missing at a barrier would hang the others.
-                started.expect("a thread of the system");
-            }
-        });
-    }
-}
 
 #[inline(never)]
 pub(crate) fn thread() -> u32 {
@@ -163,9 +51,9 @@ pub(crate) unsafe fn await_predecessors() {}
 pub(crate) unsafe fn release_successor() {}
 
 /// What `pick` makes of the values of all threads of the warp.
-fn exchange<T>(value: u32, pick: impl FnOnce(&[AtomicU32; 32], usize) -> T) -> T {
+fn exchange<T>(value: u32, pick: impl FnOnce(&[Cell<u32>; 32], usize) -> T) -> T {
     let (warp, lane) = with(|place| (place.warp.clone(), (place.thread % WARP) as usize));
-    warp.slots[lane].store(value, Ordering::Relaxed);
+    warp.slots[lane].set(value);
     warp.barrier.wait();
     let out = pick(&warp.slots, lane);
     warp.barrier.wait();
@@ -174,31 +62,29 @@ fn exchange<T>(value: u32, pick: impl FnOnce(&[AtomicU32; 32], usize) -> T) -> T
 
 #[inline(never)]
 pub(crate) unsafe fn shfl_xor(value: u32, mask: u32) -> u32 {
-    exchange(value, |slots, lane| slots[lane ^ mask as usize].load(Ordering::Relaxed))
+    exchange(value, |slots, lane| slots[lane ^ mask as usize].get())
 }
 
 #[inline(never)]
 pub(crate) unsafe fn shfl(value: u32, from: u32) -> u32 {
-    exchange(value, |slots, _| slots[from as usize].load(Ordering::Relaxed))
+    exchange(value, |slots, _| slots[from as usize].get())
 }
 
 #[inline(never)]
 pub(crate) unsafe fn warp_max(value: u32) -> u32 {
-    exchange(value, |slots, _| slots.iter().map(|slot| slot.load(Ordering::Relaxed)).max().unwrap_or(0))
+    exchange(value, |slots, _| slots.iter().map(|slot| slot.get()).max().unwrap_or(0))
 }
 
 #[inline(never)]
 pub(crate) unsafe fn ballot(value: bool) -> u32 {
-    exchange(value.into(), |slots, _| {
-        slots.iter().enumerate().map(|(i, slot)| slot.load(Ordering::Relaxed) << i).sum()
-    })
+    exchange(value.into(), |slots, _| slots.iter().enumerate().map(|(i, slot)| slot.get() << i).sum())
 }
 
 /// `T` at a place of shared memory that is checked to be inside and aligned.
 fn shared<T>(at: u32) -> *mut T {
     with(|place| {
         let (at, size) = (at as usize, size_of::<T>());
-        assert!(at + size <= place.memory.layout.size(), "{at} + {size} of {}", place.memory.layout.size());
+        assert!(at + size <= place.memory.len(), "{at} + {size} of {}", place.memory.len());
         assert!(at.is_multiple_of(size), "{size} bytes at {at}");
         // SAFETY: inside the allocation, as checked.
         unsafe { place.memory.bytes.add(at).cast() }
@@ -430,7 +316,7 @@ unsafe fn atomic<'a>(at: *mut u32) -> &'a AtomicU32 {
 }
 
 pub(crate) unsafe fn ld_relaxed_u32(at: u64) -> u32 {
-    std::thread::yield_now();
+    yield_now();
     atomic(global(at)).load(Ordering::Relaxed)
 }
 
@@ -452,14 +338,12 @@ pub(crate) unsafe fn add_shared_u32(at: u32, value: u32) -> u32 {
 }
 
 pub(crate) unsafe fn warp_add(value: u32) -> u32 {
-    exchange(value, |slots, _| {
-        slots.iter().fold(0_u32, |sum, slot| sum.wrapping_add(slot.load(Ordering::Relaxed)))
-    })
+    exchange(value, |slots, _| slots.iter().fold(0_u32, |sum, slot| sum.wrapping_add(slot.get())))
 }
 
 pub(crate) unsafe fn warp_match(value: u32) -> u32 {
     exchange(value, |slots, _| {
-        let same = |slot: &AtomicU32| u32::from(slot.load(Ordering::Relaxed) == value);
+        let same = |slot: &Cell<u32>| u32::from(slot.get() == value);
         slots.iter().enumerate().map(|(i, slot)| same(slot) << i).sum()
     })
 }

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::WARP;
-use super::host::{MOST, dp4a, global, half, ld_global_f32x4, with};
+use super::host::{dp4a, global, half, ld_global_f32x4};
+use super::host_run::{MOST, with};
 
 #[inline(never)]
 pub(crate) unsafe fn ld_global_u32x2(at: u64) -> [u32; 2] {
@@ -66,10 +67,10 @@ pub(crate) unsafe fn mma<const N: usize>(mut c: [f32; 4], a: [[u32; 4]; N], b: [
     let slots = &warp.products[turn];
     for i in 0..N {
         let words = a[i].iter().chain(&b[i]);
-        words.zip(&slots[lane][i]).for_each(|(word, slot)| slot.store(*word, Ordering::Relaxed));
+        words.zip(&slots[lane][i]).for_each(|(word, slot)| slot.set(*word));
     }
     warp.barrier.wait();
-    let word = |lane: usize, i: usize, at: usize| slots[lane][i][at].load(Ordering::Relaxed);
+    let word = |lane: usize, i: usize, at: usize| slots[lane][i][at].get();
     let pair = |word: u32| [word as u16, (word >> 16) as u16].map(|x| half::f16::from_bits(x).to_f64());
     let (g, t) = (lane / 4, lane % 4);
     for i in 0..N {
@@ -93,10 +94,10 @@ pub(crate) unsafe fn mma<const N: usize>(mut c: [f32; 4], a: [[u32; 4]; N], b: [
 fn fragments<T>(a: [u32; 4], b: [u32; 2], pick: impl Fn(&dyn Fn(usize, usize) -> u32, usize) -> T) -> T {
     let (warp, lane) = with(|place| (place.warp.clone(), (place.thread % WARP) as usize));
     for (slot, value) in warp.words[lane].iter().zip(a.into_iter().chain(b)) {
-        slot.store(value, Ordering::Relaxed);
+        slot.set(value);
     }
     warp.barrier.wait();
-    let out = pick(&|lane, word| warp.words[lane][word].load(Ordering::Relaxed), lane);
+    let out = pick(&|lane, word| warp.words[lane][word].get(), lane);
     warp.barrier.wait();
     out
 }

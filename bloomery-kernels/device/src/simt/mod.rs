@@ -1,7 +1,7 @@
 //! What the hardware offers to a thread: where it is, barriers, shuffles, shared memory, packed integer products.
 //!
 //! Pairs of files with one surface. On the card a function is an instruction or two. On the host every thread of a block is
-//! a thread of the system, so that the kernels run (slowly, with the same bits) in tests without a card; there
+//! a coroutine, so that the kernels run (slowly, with the same bits) in tests without a card; there
 //! alignment and bounds of shared memory are checked, and copies that nobody waited for have not happened.
 //!
 //! Shared memory is addressed by byte offsets that start at [`shared_base`].
@@ -10,6 +10,8 @@
 mod gpu;
 #[cfg(not(target_arch = "nvptx64"))]
 mod host;
+#[cfg(not(target_arch = "nvptx64"))]
+mod host_run;
 #[cfg(not(target_arch = "nvptx64"))]
 mod host_tensor;
 

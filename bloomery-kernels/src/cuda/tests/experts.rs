@@ -228,10 +228,6 @@ impl Case {
     }
 }
 
-fn tuning(place: &Place) -> Tuning {
-    Tuning { warps: if place.is_card() { 16 } else { 4 }, ..Tuning::default() }
-}
-
 /// Gate columns, hidden values, outputs.
 fn shapes(class: Class, place: &Place) -> &'static [[usize; 3]] {
     let all: &[[usize; 3]] = match class {
@@ -247,7 +243,6 @@ fn experts_of_every_format() {
     for mut place in places() {
         for format in FORMATS {
             for (i, &[cols, hidden, outputs]) in shapes(class(format), &place).iter().enumerate() {
-                let tuning = tuning(&place);
                 let case = Case {
                     gate: format,
                     down: format,
@@ -257,10 +252,9 @@ fn experts_of_every_format() {
                     count: 6,
                     used: 3,
                     norm: i % 2 == 1,
-                    tuning,
+                    tuning: Tuning::default(),
                 };
-                let counts: &[usize] = if place.is_card() { &[1, 2, 3, 5, 8, 9, 70] } else { &[1, 3, 11] };
-                case.check(&mut place, counts);
+                case.check(&mut place, &[1, 2, 3, 5, 8, 9, 70]);
             }
         }
     }
@@ -269,7 +263,6 @@ fn experts_of_every_format() {
 #[test]
 fn mixed_formats_and_many_sharers() {
     for mut place in places() {
-        let tuning = tuning(&place);
         for (gate, down, used, count) in [
             (Format::Q4_K, Format::Q6_K, 8, 16),
             (Format::Q4_K, Format::Q8_0, 2, 2),
@@ -277,7 +270,17 @@ fn mixed_formats_and_many_sharers() {
         ] {
             // Many rows are combined four columns at a time, or eight rows at a time.
             let outputs = if used == 3 { 41 } else { 44 };
-            let case = Case { gate, down, cols: 512, hidden: 256, outputs, count, used, norm: true, tuning };
+            let case = Case {
+                gate,
+                down,
+                cols: 512,
+                hidden: 256,
+                outputs,
+                count,
+                used,
+                norm: true,
+                tuning: Tuning::default(),
+            };
             case.check(&mut place, &[1, 8, 12]);
         }
     }
@@ -286,7 +289,6 @@ fn mixed_formats_and_many_sharers() {
 #[test]
 fn dense_layers() {
     for mut place in places() {
-        let tuning = tuning(&place);
         for (gate, down) in
             [(Format::Q4_K, Format::Q6_K), (Format::Q8_0, Format::Q8_0), (Format::BF16, Format::F16)]
         {
@@ -295,9 +297,18 @@ fn dense_layers() {
             if place.is_card() && class(gate) == Class::Wide {
                 cols = 1024;
             }
-            let case = Case { gate, down, cols, hidden, outputs, count: 0, used: 0, norm: true, tuning };
-            let counts: &[usize] = if place.is_card() { &[1, 2, 3, 5, 8, 9, 70] } else { &[1, 11] };
-            case.check(&mut place, counts);
+            let case = Case {
+                gate,
+                down,
+                cols,
+                hidden,
+                outputs,
+                count: 0,
+                used: 0,
+                norm: true,
+                tuning: Tuning::default(),
+            };
+            case.check(&mut place, &[1, 2, 3, 5, 8, 9, 70]);
         }
     }
 }
