@@ -4,12 +4,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use bloomery_benches::{OURS, Qwen3, criterion, large_vocabulary};
+use bloomery_benches::{Criterion, OURS, Qwen3, criterion, large_vocabulary};
 use bloomery_core::constrain::{Constraint, Grammar, Next};
 use bloomery_core::tokenizer::{Specials, Tokenizer};
-use criterion::{BatchSize, BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BatchSize, BenchmarkId, Throughput, criterion_group, criterion_main};
 use llguidance::api::TopLevelGrammar;
-use llguidance::toktrie::{InferenceCapabilities, TokEnv, TokRxInfo, TokTrie, TokenId, TokenizerEnv};
+use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie};
 use llguidance::{ParserFactory, TokenParser};
 use serde_json::{Value, json};
 
@@ -35,27 +35,12 @@ fn schema() -> Value {
     })
 }
 
-struct Words(TokTrie);
-
-impl TokenizerEnv for Words {
-    fn tok_trie(&self) -> &TokTrie {
-        &self.0
-    }
-
-    fn tokenize_bytes(&self, bytes: &[u8]) -> Vec<TokenId> {
-        self.0.greedy_tokenize(bytes)
-    }
-
-    fn tokenize_is_canonical(&self) -> bool {
-        false
-    }
-}
-
 /// Masks of llguidance over the same vocabulary.
 fn theirs(tokenizer: &Tokenizer, schema: Value) -> TokenParser {
     let size = tokenizer.vocab_size() as u32;
     let words: Vec<Vec<u8>> = (0..size).map(|id| tokenizer.token_bytes(id, false).to_vec()).collect();
-    let env: TokEnv = Arc::new(Words(TokTrie::from(&TokRxInfo::new(size, Qwen3::EOS), &words)));
+    let env: TokEnv =
+        Arc::new(ApproximateTokEnv::new(TokTrie::from(&TokRxInfo::new(size, Qwen3::EOS), &words)));
     let slices = llguidance::earley::SlicedBiasComputer::general_slices();
     let mut factory = ParserFactory::new(&env, InferenceCapabilities::default(), &slices)
         .expect("the vocabulary has all bytes");
@@ -102,7 +87,11 @@ fn constraint(criterion: &mut Criterion) {
         });
         let parser = theirs(engine.tokenizer(), schema);
         group.bench_function(BenchmarkId::new("llguidance", name), |bencher| {
-            bencher.iter_batched(|| parser.clone(), |mut text| walk_theirs(&mut text, &ids), BatchSize::SmallInput);
+            bencher.iter_batched(
+                || parser.clone(),
+                |mut text| walk_theirs(&mut text, &ids),
+                BatchSize::SmallInput,
+            );
         });
     }
     group.finish();

@@ -1,11 +1,11 @@
 //! Dot products of weight rows with one activation row, every format on every instruction set, out of the cache. Formats
 //! without an integer kernel are dequantised a row at a time; AMX has tiles for many rows and takes AVX-512's kernels here.
 
-use bloomery_benches::{criterion, ids, values};
+use bloomery_benches::{Criterion, criterion, ids, values};
 use bloomery_gguf::Format;
 use bloomery_kernels::cpu::dots::{Input, Pick, dots, form, supports};
 use bloomery_kernels::cpu::{Isa, Matrix, Quantized};
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Throughput, criterion_group, criterion_main};
 
 /// 128 K weights: the largest format has 1 MB of them, which the second-level cache holds.
 const ROWS: usize = 64;
@@ -23,7 +23,9 @@ fn weights(format: Format) -> Vec<u8> {
         }
         _ => {
             let bytes = count / format.block_len() * format.block_bytes();
-            ids(bytes, 256).into_iter().map(|byte| byte as u8).collect()
+            // A scale of NVFP4 has no sign.
+            let most = if format == Format::NVFP4 { 128 } else { 256 };
+            ids(bytes, most).into_iter().map(|byte| byte as u8).collect()
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The demo model on one thread: a prompt of 512 tokens, and one token at a time after short and long texts.
 
-use bloomery_benches::{OURS, criterion, demo, ids};
+use bloomery_benches::{Criterion, OURS, criterion, demo, ids};
 use bloomery_core::Error;
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Throughput, criterion_group, criterion_main};
 
 const PROMPT: usize = 512;
 

@@ -2,9 +2,9 @@
 //! body. Beside it the same way with `serde_json::to_writer` in place of the server's own framing, and `serde_json::to_vec` of
 //! the same value alone.
 
-use bloomery_benches::{OURS, criterion};
+use bloomery_benches::{Criterion, OURS, criterion};
 use bloomery_server::http::Events;
-use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use criterion::{BenchmarkId, criterion_group, criterion_main};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 

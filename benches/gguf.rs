@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use bloomery_benches::{OURS, Qwen3, criterion, large_vocabulary};
+use bloomery_benches::{Criterion, OURS, Qwen3, criterion, large_vocabulary};
 use bloomery_gguf::Gguf;
-use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use criterion::{BenchmarkId, criterion_group, criterion_main};
 
 const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../bloomery-core/demo/bloomery-demo-q4_k_m.gguf");
 

@@ -1,9 +1,9 @@
 //! Finding the longest known beginning of a prompt and taking it over: 576 of 577 tokens, nine pages, of which the first eight
 //! begin every prompt that is known.
 
-use bloomery_benches::{OURS, criterion, demo, ids};
+use bloomery_benches::{Criterion, OURS, criterion, demo, ids};
 use bloomery_core::{Error, Session};
-use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use criterion::{BenchmarkId, criterion_group, criterion_main};
 
 /// Tokens of a page.
 const PAGE: usize = 64;

@@ -4,11 +4,11 @@
 
 use std::num::NonZeroUsize;
 
-use bloomery_benches::{criterion, values};
+use bloomery_benches::{Criterion, OURS, criterion, values};
 use bloomery_gguf::Format;
 use bloomery_gguf::quantize::quantize;
 use bloomery_kernels::cpu::{Cpu, Isa, Matrix, Numerics, Part, Pool, Scratch};
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Throughput, criterion_group, criterion_main};
 use ndarray::Array2;
 use ndarray::linalg::general_mat_mul;
 
@@ -36,7 +36,7 @@ fn ours(criterion: &mut Criterion, tokens: usize) {
         let weights = weights(format);
         let weight = Matrix::new(format, ROWS, COLS, &weights).expect("the bytes are those of the shape");
         let (x, mut out, mut scratch) = (values(tokens * COLS), vec![0.0; tokens * ROWS], Scratch::default());
-        group.bench_function(BenchmarkId::new(bloomery_benches::OURS, format), |bencher| {
+        group.bench_function(BenchmarkId::new(OURS, format), |bencher| {
             bencher.iter(|| {
                 let part = Part { weight, bias: None, out: &mut out, accumulate: false };
                 cpu.project(&x, tokens, None, &mut [part], &mut scratch).expect("the shapes agree");

@@ -1,8 +1,8 @@
 //! Rounding a row of activations to int8 blocks, which happens once before a product with quantised weights.
 
-use bloomery_benches::{criterion, values};
+use bloomery_benches::{Criterion, criterion, values};
 use bloomery_kernels::cpu::{Form, Isa, Quantized};
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Throughput, criterion_group, criterion_main};
 
 const COLS: usize = 4096;
 

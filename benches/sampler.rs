@@ -1,8 +1,8 @@
 //! Drawing a token from 151,936 logits, Qwen3's vocabulary, through chains of samplers.
 
-use bloomery_benches::{criterion, ids, logits};
+use bloomery_benches::{Criterion, criterion, ids, logits};
 use bloomery_core::sampling::{MOST_CANDIDATES, Needs, Sampler, SamplingParams, Seed, TopLogits};
-use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use criterion::{BenchmarkId, criterion_group, criterion_main};
 
 const VOCAB: usize = 151_936;
 

@@ -1,10 +1,11 @@
 //! Laying out a conversation, beside plain minijinja with its stand-ins for Python's methods. This project's templates bound
 //! work and memory, run on a thread with a stack of their own, and write what transformers writes; that has a price.
 
-use bloomery_benches::{OURS, criterion};
+use bloomery_benches::{Criterion, OURS, criterion};
 use bloomery_core::chat::{ChatRequest, ChatTemplate};
-use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use minijinja::{Environment, context};
+use criterion::{BenchmarkId, criterion_group, criterion_main};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::{Environment, Value as Part, context};
 use serde_json::{Value, json};
 
 const TEMPLATES: [(&str, &str); 2] = [
@@ -26,11 +27,21 @@ fn conversation(messages: usize) -> Vec<Value> {
 
 fn plain(source: &'static str) -> Environment<'static> {
     let mut environment = Environment::new();
-    environment.set_trim_blocks(true);
-    environment.set_lstrip_blocks(true);
+    let mut syntax = SyntaxConfig::builder();
+    syntax.trim_blocks(true).lstrip_blocks(true);
+    environment.set_syntax(syntax.build().expect("the default delimiters are valid"));
     environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
     environment.add_template("chat", source).expect("the template is valid");
     environment
+}
+
+/// Messages as the engine's values; both make them for every rendering.
+fn values(messages: &[Value]) -> Vec<Part> {
+    let fields = |message: &Value| {
+        let text = |name: &str| Part::from(message[name].as_str().unwrap_or_default());
+        Part::from_iter([("role", text("role")), ("content", text("content"))])
+    };
+    messages.iter().map(fields).collect()
 }
 
 fn template(criterion: &mut Criterion) {
@@ -43,10 +54,14 @@ fn template(criterion: &mut Criterion) {
             let case = format!("{name}, {} messages", messages.len());
             let render = || {
                 let chat = theirs.get_template("chat").expect("it was added");
-                chat.render(context!(messages => messages, add_generation_prompt => true)).expect("it renders")
+                chat.render(context!(messages => values(&messages), add_generation_prompt => true))
+                    .expect("it renders")
             };
-            let request =
-                ChatRequest { messages: messages.clone(), add_generation_prompt: true, ..ChatRequest::default() };
+            let request = ChatRequest {
+                messages: messages.clone(),
+                add_generation_prompt: true,
+                ..ChatRequest::default()
+            };
             assert_eq!(ours.render(&request).expect("it renders"), render(), "{case}: the same work");
             group.bench_function(BenchmarkId::new(OURS, &case), |bencher| {
                 bencher.iter(|| ours.render(&request).expect("it renders").len());

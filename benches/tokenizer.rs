@@ -2,9 +2,9 @@
 //! what is in memory already: arrays of a GGUF file here, the text of a tokenizer.json there. Its normalisation to NFC is
 //! left out, as llama.cpp and this project leave it out. It keeps the ids of words that it has seen; this project does not.
 
-use bloomery_benches::{OURS, Qwen3, criterion};
+use bloomery_benches::{Criterion, OURS, Qwen3, criterion};
 use bloomery_core::tokenizer::{Specials, Tokenizer};
-use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use criterion::{BenchmarkId, Throughput, criterion_group, criterion_main};
 use serde_json::{Map, Value, json};
 
 const RIVAL: &str = "tokenizers";
@@ -19,7 +19,8 @@ const SCRIPTS: &str = "대장간의 불은 밤새 꺼지지 않았다. 여우는
 /// What Qwen3's tokenizer.json says, with the same rule for words.
 fn rival(qwen3: &Qwen3) -> String {
     let words = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-    let bytes = json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false});
+    let bytes =
+        json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false});
     let plain = 256 + qwen3.merges.len();
     let vocabulary: Map<String, Value> =
         qwen3.tokens[..plain].iter().cloned().zip((0..).map(|id: u32| Value::from(id))).collect();
@@ -27,7 +28,8 @@ fn rival(qwen3: &Qwen3) -> String {
         json!({"id": id, "content": token, "special": *kind == 3, "single_word": false, "lstrip": false,
             "rstrip": false, "normalized": false})
     });
-    let split = json!({"type": "Split", "pattern": {"Regex": words}, "behavior": "Isolated", "invert": false});
+    let split =
+        json!({"type": "Split", "pattern": {"Regex": words}, "behavior": "Isolated", "invert": false});
     json!({
         "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "post_processor": null,
         "added_tokens": added.collect::<Vec<Value>>(),
