@@ -36,7 +36,8 @@ fn prefix(criterion: &mut Criterion) {
     for prompts in [1, 32, 256] {
         let mut session = knowing(prompts).expect("the demo model runs");
         let prompt = prompt(prompts / 2, session.engine().model().vocab);
-        let case = format!("{prompts} known prompts");
+        let case =
+            if prompts == 1 { "1 known prompt".to_owned() } else { format!("{prompts} known prompts") };
         group.bench_function(BenchmarkId::new(OURS, case), |bencher| {
             bencher.iter(|| {
                 let known = session.adopt(&prompt).expect("no session is lost");

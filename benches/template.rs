@@ -38,8 +38,8 @@ fn plain(source: &'static str) -> Environment<'static> {
 /// Messages as the engine's values; both make them for every rendering.
 fn values(messages: &[Value]) -> Vec<Part> {
     let fields = |message: &Value| {
-        let text = |name: &str| Part::from(message[name].as_str().unwrap_or_default());
-        Part::from_iter([("role", text("role")), ("content", text("content"))])
+        let text = |name: &str| message[name].as_str().unwrap_or_default();
+        context!(role => text("role"), content => text("content"))
     };
     messages.iter().map(fields).collect()
 }
