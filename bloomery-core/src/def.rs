@@ -4,6 +4,7 @@
 
 /// A decoder: embedding, layers, final norm, head.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct ModelDef {
     /// `general.architecture`.
     pub architecture: String,
@@ -23,6 +24,7 @@ pub struct ModelDef {
 
 /// One layer: `x += mixer(norm(x)); x += ffn(norm(x))`.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Layer {
     /// Norm before the mixer and before the feed-forward part.
     pub norm: Norm,
@@ -34,6 +36,7 @@ pub struct Layer {
 
 /// `gain * x / sqrt(mean(x^2) + eps)` (Zhang and Sennrich, 2019).
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct Norm {
     /// Added to the mean square.
     pub eps: f32,
@@ -49,6 +52,7 @@ pub enum Mixer {
 
 /// Grouped-query attention (Ainslie et al., 2023): query head `h` reads key/value head `h / (heads / kv_heads)`.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Gqa {
     /// Query heads.
     pub heads: usize,
@@ -68,6 +72,7 @@ pub struct Gqa {
 
 /// Whether a projection has a bias vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Bias {
     /// Never.
     None,
@@ -79,6 +84,7 @@ pub enum Bias {
 
 /// Rotary position embedding (Su et al., 2021).
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Rope {
     /// Which dimensions turn together.
     pub pairs: Pairs,
@@ -94,6 +100,7 @@ pub struct Rope {
 
 /// Which dimensions of a head form a rotating pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Pairs {
     /// `(m, m + dims/2)`, as in GPT-NeoX.
     Halves,
@@ -139,6 +146,7 @@ pub enum Ffn {
 
 /// `down(act(gate n) * (up n))` (Shazeer, 2020).
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Dense {
     /// Width between up and down.
     pub width: usize,
@@ -156,6 +164,7 @@ pub enum Act {
 
 /// Routed experts: every token goes through `used` of `experts` gated networks.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Moe {
     /// Networks in a layer.
     pub experts: usize,

@@ -94,6 +94,7 @@ fn abbreviated(names: &[String]) -> String {
 
 /// One term of a memory plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Term {
     /// What the memory holds.
     pub what: &'static str,

@@ -53,3 +53,8 @@ pub use prefix::PrefixStats;
 pub use session::Session;
 pub use state::Snapshot;
 pub use units::Bytes;
+
+/// The README, so that its example is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

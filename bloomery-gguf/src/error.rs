@@ -107,6 +107,7 @@ impl GgufError {
 
 /// The type of a value that a getter refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum FoundType {
     /// One value.
     Scalar(ValueType),

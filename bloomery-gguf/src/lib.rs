@@ -57,3 +57,8 @@ pub use quantize::QuantizeError;
 pub use tensor::Tensor;
 pub use value::{Array, Value, ValueType};
 pub use writer::Writer;
+
+/// The README, so that its example is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

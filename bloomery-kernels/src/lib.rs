@@ -9,3 +9,8 @@ mod abi;
 pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
+
+/// The README, so that its example is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

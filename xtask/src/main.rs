@@ -1,9 +1,10 @@
 //! Project tasks: `cargo xtask lint` checks the tree for what neither rustc nor clippy can know, `cargo xtask ptx` makes
-//! the GPU kernels' PTX.
+//! the GPU kernels' PTX, `cargo xtask publish` looks at the packages before they go to crates.io.
 #![forbid(unsafe_code)]
 
 mod lint;
 mod ptx;
+mod publish;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -13,19 +14,16 @@ const USAGE: &str = "\
 usage: cargo xtask lint                    checks the rules of the tree; exit status 1 when one is broken
        cargo xtask ptx [--rustc PATH]      builds the GPU kernels and writes the manifest
        cargo xtask ptx --check             fails when sources and PTX differ; builds again where the compiler is there
-       cargo xtask ptx --assemble PTXAS    registers of every kernel; fails on spills and local memory";
+       cargo xtask ptx --assemble PTXAS    registers of every kernel; fails on spills and local memory
+       cargo xtask publish                 fails when the packages are not ready for crates.io; uploads nothing";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let command = arguments.next();
-    if command.as_deref() == Some("ptx") {
-        return ptx::run(root(), arguments).map_or_else(
-            |error| {
-                let _ = writeln!(io::stderr(), "{error}");
-                ExitCode::FAILURE
-            },
-            |()| ExitCode::SUCCESS,
-        );
+    match command.as_deref() {
+        Some("ptx") => return status(ptx::run(root(), arguments)),
+        Some("publish") => return status(publish::run(root(), arguments)),
+        _ => {}
     }
     match (command.as_deref(), arguments.next()) {
         (Some("lint"), folder) => lint(folder.as_deref()).unwrap_or_else(|error| {
@@ -39,6 +37,16 @@ fn main() -> ExitCode {
         _ => {
             let _ = writeln!(io::stderr(), "{USAGE}");
             ExitCode::from(2)
+        }
+    }
+}
+
+fn status(done: Result<(), String>) -> ExitCode {
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = writeln!(io::stderr(), "{error}");
+            ExitCode::FAILURE
         }
     }
 }

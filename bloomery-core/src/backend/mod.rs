@@ -58,6 +58,7 @@ pub(crate) enum Answer<'a> {
 
 /// How long a part of a step took.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct StageTime {
     /// What it computes.
     pub name: &'static str,
@@ -71,6 +72,7 @@ pub struct StageTime {
 
 /// Steps of one shape that run as a captured graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub struct GraphFacts {
     /// Rows of the step.
     pub rows: usize,

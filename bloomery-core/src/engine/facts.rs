@@ -7,6 +7,7 @@ use crate::units::Bytes;
 
 /// Numbers and names for people and for clients that list models.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Facts {
     /// Values in all tensors.
     pub parameters: u64,

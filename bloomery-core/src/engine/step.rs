@@ -10,6 +10,7 @@ use crate::session::Session;
 
 /// Which logits a turn brings back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Logits {
     /// None: the tokens are only remembered.
     None,

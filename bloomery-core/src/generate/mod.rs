@@ -35,6 +35,7 @@ impl Cancel {
 
 /// Some text of a generation. A piece may be empty when a token ends inside a character or a possible stop text.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Piece {
     /// The text that is certain with this token.
     pub text: String,
@@ -60,6 +61,7 @@ pub enum StopReason {
 
 /// How much was done, and how fast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Timings {
     /// Prompt tokens that the session held already.
     pub cached: usize,

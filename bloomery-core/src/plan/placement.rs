@@ -75,6 +75,7 @@ impl FromStr for Placement {
 
 /// How many positions a session may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum Context {
     /// The model's trained context, shortened to what fits in memory but not below 4096.
     #[default]

@@ -8,6 +8,7 @@ pub const MOST_CANDIDATES: usize = 128;
 
 /// How much of a row of logits [`Sampler::sample`](super::Sampler::sample) looks at, as far as that is known without a mask.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Needs {
     /// The largest so many, equal ones by ascending id.
     Top(usize),

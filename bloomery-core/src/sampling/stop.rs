@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 /// What a piece of text led to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct StopStep {
     /// Text that no stop string can take back any more.
     pub emit: String,

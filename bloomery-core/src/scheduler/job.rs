@@ -75,6 +75,7 @@ pub trait Sink: Send {
 
 /// What a [`Sink`] can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SinkState {
     /// It can take at least two more events.
     Open,
@@ -125,6 +126,7 @@ pub struct Progress {
 
 /// A generated token.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Token {
     /// The token, with probabilities where [`SamplingParams::n_probs`](crate::sampling::SamplingParams) asks for them.
     pub sampled: Sampled,

@@ -9,6 +9,7 @@ use super::Progress;
 
 /// A snapshot, taken after the last step.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct Status {
     /// All slots, by id.
     pub slots: Vec<SlotStatus>,
@@ -30,6 +31,7 @@ impl Status {
 
 /// One slot.
 #[derive(Clone, Default)]
+#[non_exhaustive]
 pub struct SlotStatus {
     /// Whether it runs a job.
     pub busy: bool,
@@ -60,6 +62,7 @@ impl fmt::Debug for SlotStatus {
 
 /// Sums over all jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct Counters {
     /// Jobs that ended, however they did.
     pub jobs: u64,

@@ -31,6 +31,7 @@ pub use vocabulary::{TokenKind, Vocabulary};
 
 /// What becomes of special tokens that are spelled out in a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Specials {
     /// Control tokens are text like any other: for what users and tools wrote.
     AsText,

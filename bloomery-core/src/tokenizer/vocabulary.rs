@@ -7,6 +7,7 @@ use super::fim::Fim;
 
 /// What kind of entry a token is; the numbers are those of `tokenizer.ggml.token_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TokenKind {
     /// Ordinary text (1).
     Normal,

@@ -4,6 +4,7 @@ use std::sync::OnceLock;
 
 /// An instruction set tier. `Ord` is speed: `Scalar < Avx2 < Avx512 < Amx`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Isa {
     /// Plain Rust; the definition of every kernel.
     Scalar,

@@ -2,6 +2,7 @@
 
 mod layers;
 mod lexer;
+mod msrv;
 mod prose;
 mod roots;
 mod size;
@@ -42,7 +43,9 @@ impl Findings {
 /// Every finding of every rule, by path and line.
 pub(crate) fn run(tree: &Tree) -> Vec<Finding> {
     let mut findings = Findings::default();
-    for rule in [unsafety::check, roots::check, words::check, layers::check, size::check, prose::check] {
+    for rule in
+        [unsafety::check, roots::check, words::check, layers::check, msrv::check, size::check, prose::check]
+    {
         rule(tree, &mut findings);
     }
     findings.0.sort();
