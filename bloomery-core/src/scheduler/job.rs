@@ -69,14 +69,14 @@ pub trait Sink: Send {
     /// job, a closed one ends it.
     fn state(&self) -> SinkState;
 
-    /// Takes one event. A step has at most two for a job: a token and the end.
+    /// Takes one event. A step has at most three for a job: a part of its prompt, a token and the end.
     fn send(&mut self, event: Event);
 }
 
 /// What a [`Sink`] can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SinkState {
-    /// It can take at least two more events.
+    /// It can take at least three more events.
     Open,
     /// Its reader is slow.
     Full,
