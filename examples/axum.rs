@@ -91,11 +91,8 @@ fn shown(event: Event) -> Option<sse::Event> {
 
 async fn status(State(scheduler): State<Scheduler>) -> Json<Value> {
     let status = scheduler.status();
-    let counters = status.counters;
-    Json(json!({
-        "busy": status.busy(), "waiting": status.waiting, "jobs": counters.jobs,
-        "cancelled": counters.cancelled, "tokens": counters.generated_tokens,
-    }))
+    let (jobs, cancelled) = (status.counters.jobs, status.counters.cancelled);
+    Json(json!({"busy": status.busy(), "waiting": status.waiting, "jobs": jobs, "cancelled": cancelled}))
 }
 
 /// An error before the first event has a status code of its own.

@@ -9,7 +9,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bloomery_core::{Cancel, Conversation, Engine, EngineError, Error, ModelSource, Session};
+use bloomery_core::{Cancel, Conversation, Engine, EngineError, Error, ModelSource, Params, Session};
 
 /// Between two frames at 60 Hz.
 const FRAME: Duration = Duration::from_micros(16_667);
@@ -70,7 +70,7 @@ fn answer(
     cancel: &Cancel,
     window: &Sender<Event>,
 ) -> Result<String, EngineError> {
-    let params = session.engine().default_params();
+    let params = Params { max_tokens: Some(256), ..session.engine().default_params() };
     let mut generation = chat.answer(session, &params)?.cancelled_by(cancel);
     let mut text = String::new();
     for piece in generation.by_ref() {

@@ -1,9 +1,10 @@
 //! Where a model may live: plans are made and compared before anything is loaded, a refusal carries its numbers, and the
 //! context follows from the memory there is. `cargo run --release --example placement [FILE] [MIB]` loads the model with
 //! the longest context that fits MIB of memory.
-#![expect(clippy::print_stdout, reason = "it is a program")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "it is a program")]
 
 use std::error::Error;
+use std::process::ExitCode;
 
 use bloomery_core::{
     Bytes, CardFacts, Cards, Context, Engine, EngineBuilder, HostFacts, KvType, ModelSource, Placement, Plan,
@@ -13,7 +14,17 @@ use bloomery_core::{
 /// Shorter contexts are of no use to this program.
 const SHORTEST: usize = 256;
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
+    match place() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("placement: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn place() -> Result<(), Box<dyn Error>> {
     let mut words = std::env::args().skip(1);
     let model = words.next().map_or_else(ModelSource::demo, |path| path.as_str().into());
     let host = HostFacts::read();

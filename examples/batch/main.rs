@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod answers;
+mod question;
 mod results;
 
 use std::collections::HashSet;
@@ -14,12 +15,12 @@ use std::process::ExitCode;
 
 use answers::{Answer, Answers};
 use bloomery_core::scheduler::{Job, Scheduler, SchedulerOptions, Sink};
-use bloomery_core::{Context, Conversation, Params};
+use bloomery_core::{Context, Params};
 use bloomery_examples::{Failure, MODEL_ALIASES, ModelArgs, Status, load, run};
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
+use question::Question;
 use results::Results;
-use serde::Deserialize;
 
 /// Answer every prompt of a JSONL file.
 #[derive(Debug, Parser)]
@@ -48,15 +49,6 @@ struct Args {
     seed: u32,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Line {
-    id: String,
-    prompt: String,
-    system: Option<String>,
-    max_tokens: Option<usize>,
-}
-
 fn main() -> ExitCode {
     run(&MODEL_ALIASES, batch)
 }
@@ -73,10 +65,11 @@ fn batch(args: Args) -> Result<(), Failure> {
     for (number, line) in (1..).zip(BufReader::new(input).split(b'\n')) {
         let line = line.map_err(unreadable)?;
         let bytes = line.len() as u64 + 1;
-        let submitted = parse(&line, &mut seen).and_then(|line| match results.has(&line.id) {
-            true => Ok(None),
-            false => submit(&scheduler, line, &params, answers.sink(number)).map(Some),
-        });
+        let submitted =
+            Question::parse(&line, &mut seen).and_then(|question| match results.has(&question.id) {
+                true => Ok(None),
+                false => submit(&scheduler, question, &params, answers.sink(number)).map(Some),
+            });
         match submitted {
             Ok(Some(id)) => answers.push(Answer::new(number, bytes, id)),
             Ok(None) => bar.inc(bytes),
@@ -99,7 +92,7 @@ fn batch(args: Args) -> Result<(), Failure> {
     let counters = scheduler.status().counters;
     let streams = counters.busy_slots as f64 / counters.steps.max(1) as f64;
     writeln!(io::stdout(), "{} tokens, {streams:.1} answers in a step", counters.generated_tokens)?;
-    if bad > 0 { Err(Failure::new(Status::Data, format!("{shown}: {bad} bad lines"))) } else { Ok(()) }
+    if bad > 0 { Err(Failure::new(Status::Data, format!("{shown}: bad lines: {bad}"))) } else { Ok(()) }
 }
 
 fn progress_bar(bytes: u64) -> ProgressBar {
@@ -121,27 +114,16 @@ fn start(args: &Args) -> Result<(Scheduler, Params), Failure> {
     Ok((Scheduler::new(engine, options)?, params))
 }
 
-/// What a line asks for; an id may come once.
-fn parse(line: &[u8], seen: &mut HashSet<String>) -> Result<Line, Failure> {
-    let line: Line = serde_json::from_slice(line).map_err(|error| Failure::new(Status::Data, error))?;
-    let new = seen.insert(line.id.clone());
-    if new { Ok(line) } else { Err(Failure::new(Status::Data, format!("id {:?} came before", line.id))) }
-}
-
-/// Queues a line's job and returns its id.
+/// Queues a question's job and returns its id.
 fn submit(
     scheduler: &Scheduler,
-    line: Line,
+    question: Question,
     params: &Params,
     sink: Box<dyn Sink>,
 ) -> Result<String, Failure> {
-    let mut chat = Conversation::new();
-    line.system.iter().for_each(|system| chat.system(system));
-    chat.user(&line.prompt);
-    let prompt = chat.prompt(scheduler.engine())?;
-    let params = Params { max_tokens: line.max_tokens.or(params.max_tokens), ..params.clone() };
-    scheduler.submit(Job::new(prompt, params, sink))?;
-    Ok(line.id)
+    let prompt = question.tokens(scheduler.engine())?;
+    scheduler.submit(Job::new(prompt, question.params(params), sink))?;
+    Ok(question.id)
 }
 
 /// Waits for something to happen, and writes the oldest answer if it has ended.

@@ -106,7 +106,7 @@ fn bad_lines_are_reported_by_number_and_the_others_answered() {
         ["line 4: ", "256"],
         ["line 5: ", "EOF"],
         ["line 6: ", "temprature"],
-        ["batch: error: ", "5 bad lines"],
+        ["batch: error: ", "bad lines: 5"],
     ]) {
         assert!(words.iter().all(|word| report.contains(word)), "{words:?}: {ran:?}");
     }

@@ -28,7 +28,7 @@ fn stopped(stdin: &mut ChildStdin, stdout: &mut BufReader<ChildStdout>) -> Strin
 #[test]
 fn questions_are_a_conversation_and_the_end_of_the_input_waits_for_the_last_answer() {
     let printed = run_with(&example("desktop"), &[], "Tell me a story.\nAnd another story.\n").fine();
-    assert!(printed.starts_with("[llama"), "{printed}");
+    assert!(printed.starts_with("[qwen3moe: "), "{printed}");
     assert_eq!(printed.matches(" frames]").count(), 2, "{printed}");
     assert!(printed.split_whitespace().count() > 20, "{printed}");
 }
