@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 
 use crate::logs;
 
-/// Events that may wait for a request's task. A step sends at most two, so a job is paused in time.
+/// Events that may wait for a request's task. A step sends at most three, so a job is paused in time.
 const BACKLOG: usize = 64;
 
 /// Events of one step.

@@ -4,6 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Generation, Params};
 use crate::chat::ChatRequest;
+use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::session::Session;
 use crate::tokenizer::Specials;
@@ -82,7 +83,15 @@ impl Conversation {
         session: &'s mut Session,
         params: &Params,
     ) -> Result<Generation<'s>, EngineError> {
-        let engine = session.engine.clone();
+        let tokens = self.prompt(&session.engine)?;
+        session.generate_tokens(&tokens, params)
+    }
+
+    /// The tokens that an answer follows: the prompt of a [`Job`](crate::scheduler::Job).
+    ///
+    /// # Errors
+    /// [`EngineError::NoChatTemplate`], [`EngineError::Template`], [`EngineError::Tokenizer`].
+    pub fn prompt(&self, engine: &Engine) -> Result<Vec<u32>, EngineError> {
         let template = engine.chat_template().ok_or(EngineError::NoChatTemplate)?;
         let request = ChatRequest {
             messages: self.messages.clone(),
@@ -91,12 +100,12 @@ impl Conversation {
             ..ChatRequest::default()
         };
         let text = template.render(&request)?;
-        let mut tokens = engine.tokenizer().encode(&text, Specials::Parse)?;
-        // Templates write the BOS token themselves or leave it to the tokenizer; it may stand there only once.
         let tokenizer = engine.tokenizer();
+        let mut tokens = tokenizer.encode(&text, Specials::Parse)?;
+        // Templates write the BOS token themselves or leave it to the tokenizer; it may stand there only once.
         if let Some(bos) = tokenizer.bos().filter(|bos| tokenizer.adds_bos() && tokens.first() != Some(bos)) {
             tokens.insert(0, bos);
         }
-        session.generate_tokens(&tokens, params)
+        Ok(tokens)
     }
 }

@@ -1,15 +1,18 @@
 //! Text from a session: prompt in, pieces out.
 
 mod chat;
+mod chooser;
 mod params;
 
 pub use chat::Conversation;
+pub(crate) use chooser::Chooser;
 pub use params::Params;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::constrain::Constraint;
 use crate::engine::{Engine, Readout};
 use crate::error::EngineError;
 use crate::sampling::{Breakers, Sampler, StopMatcher};
@@ -47,7 +50,7 @@ pub struct Piece {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StopReason {
-    /// The model ended its turn.
+    /// The model ended its turn, or a constraint says that the text is complete.
     End,
     /// A stop text appeared.
     StopText,
@@ -101,7 +104,7 @@ pub struct Generation<'s> {
     prompt: Vec<u32>,
     fed: usize,
     readout: Readout,
-    sampler: Sampler,
+    chooser: Chooser,
     detokenizer: Detokenizer,
     stops: StopMatcher,
     limit: usize,
@@ -165,7 +168,7 @@ impl Session {
             prompt: tokens,
             fed: 0,
             readout: Readout::None,
-            sampler,
+            chooser: Chooser { sampler, constraint: None },
             cancel: Cancel::default(),
             timings: Timings { cached, ..Timings::default() },
             ended: None,
@@ -208,6 +211,28 @@ impl Generation<'_> {
         Self { cancel: cancel.clone(), ..self }
     }
 
+    /// Keeps the text within `constraint`, which is at its beginning; the generation ends when the text is complete.
+    ///
+    /// ```
+    /// use bloomery_core::constrain::Grammar;
+    /// use bloomery_core::{Engine, ModelSource, Params};
+    ///
+    /// let engine = Engine::builder(ModelSource::demo()).plan()?.load(|_| {})?;
+    /// let animal = engine.constraint(&Grammar::gbnf(r#"root ::= "fox" | "owl""#))?;
+    /// let mut session = engine.session()?;
+    /// let mut text = String::new();
+    /// for piece in session.generate("Once upon a time there was a", &Params::greedy())?.constrained_by(animal) {
+    ///     text += &piece?.text;
+    /// }
+    /// assert!(text == "fox" || text == "owl");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn constrained_by(mut self, constraint: Box<dyn Constraint>) -> Self {
+        self.chooser.constraint = Some(constraint);
+        self
+    }
+
     /// What was done so far.
     #[must_use]
     pub fn timings(&self) -> Timings {
@@ -226,7 +251,7 @@ impl Generation<'_> {
         let start = Instant::now();
         let end = self.prompt.len().min(self.fed + self.session.engine.step_rows());
         if self.fed < end {
-            self.readout = self.session.feed(&self.prompt[self.fed..end], self.sampler.needs())?;
+            self.readout = self.session.feed(&self.prompt[self.fed..end], self.chooser.needs())?;
             self.timings.prompt += end - self.fed;
             self.timings.prompt_time += start.elapsed();
             self.fed = end;
@@ -258,10 +283,11 @@ impl Generation<'_> {
             if self.session.room() == 0 {
                 return Ok(self.end(StopReason::ContextFull));
             }
-            self.readout = self.session.feed(&[token], self.sampler.needs())?;
+            self.readout = self.session.feed(&[token], self.chooser.needs())?;
         }
-        let token = self.readout.sample(&mut self.sampler, None)?.id;
-        self.sampler.accept(token);
+        let Some(token) = self.chooser.choose(&self.readout)?.map(|sampled| sampled.id) else {
+            return Ok(self.end(StopReason::End));
+        };
         self.session.unfed = Some(token);
         self.timings.generated += 1;
         self.timings.generate_time += start.elapsed();

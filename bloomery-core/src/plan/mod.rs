@@ -102,6 +102,12 @@ impl Plan {
         &self.terms
     }
 
+    /// What the model's device has left for [`terms`](Self::terms).
+    #[must_use]
+    pub fn available(&self) -> Bytes {
+        self.available
+    }
+
     /// The model's definition.
     #[must_use]
     pub fn model(&self) -> &ModelDef {

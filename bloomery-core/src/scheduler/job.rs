@@ -69,7 +69,7 @@ pub trait Sink: Send {
     /// job, a closed one ends it.
     fn state(&self) -> SinkState;
 
-    /// Takes one event. A step has at most two for a job: a token and the end.
+    /// Takes one event. A step has at most three for a job: a part of its prompt, a token and the end.
     fn send(&mut self, event: Event);
 }
 
@@ -77,7 +77,7 @@ pub trait Sink: Send {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SinkState {
-    /// It can take at least two more events.
+    /// It can take at least three more events.
     Open,
     /// Its reader is slow.
     Full,

@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 use super::embedding::Embedding;
 use super::job::{Event, Job, Outcome, Progress, SinkState, Token};
 use super::status::SlotStatus;
-use crate::constrain::{Constraint, Next};
 use crate::engine::{Engine, Logits, Readout, Turn};
 use crate::error::EngineError;
-use crate::generate::{Params, StopReason};
-use crate::sampling::{Needs, Sampled, Sampler, StopMatcher};
+use crate::generate::{Chooser, Params, StopReason};
+use crate::sampling::StopMatcher;
 use crate::session::Session;
 use crate::tokenizer::Detokenizer;
 
@@ -61,34 +60,6 @@ const LONGEST_CHARACTER: usize = 4;
 struct Clock {
     started: Option<Instant>,
     first_token: Option<Instant>,
-}
-
-/// Chooses tokens: the sampler, under the job's constraint.
-struct Chooser {
-    sampler: Sampler,
-    constraint: Option<Box<dyn Constraint>>,
-}
-
-impl Chooser {
-    /// How much of the logits the next choice looks at. What a constraint allows is known only then.
-    fn needs(&self) -> Needs {
-        if self.constraint.is_some() { Needs::All } else { self.sampler.needs() }
-    }
-
-    /// The next token, or `None` when the constraint says that the text is complete.
-    fn choose(&mut self, readout: &Readout) -> Result<Option<Sampled>, EngineError> {
-        let sampled = match self.constraint.as_mut().map(|constraint| constraint.next()).transpose()? {
-            None | Some(Next::Any) => readout.sample(&mut self.sampler, None)?,
-            Some(Next::Among(mask)) => readout.sample(&mut self.sampler, Some(mask))?,
-            Some(Next::Only(id)) => self.sampler.forced(readout.rows(), id)?,
-            Some(Next::End) => return Ok(None),
-        };
-        self.sampler.accept(sampled.id);
-        if let Some(constraint) = &mut self.constraint {
-            constraint.accept(sampled.id)?;
-        }
-        Ok(Some(sampled))
-    }
 }
 
 impl Run {
