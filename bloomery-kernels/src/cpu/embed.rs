@@ -1,8 +1,7 @@
 //! Rows of the token table.
 
-use bloomery_gguf::dequantize;
-
 use super::dots::supports;
+use super::matrix::read_row;
 use super::{Cpu, KernelError, Matrix, split};
 
 /// Values one task is worth.
@@ -26,8 +25,7 @@ impl Cpu {
         let block = split::rows_per_task(ids.len(), cols, VALUES_PER_TASK, self.pool.threads());
         split::for_row_blocks(&self.pool, out, cols, block, &|first, rows| {
             for (row, &id) in rows.chunks_exact_mut(cols).zip(&ids[first..]) {
-                let read = dequantize(table.format(), table.row(id as usize), row);
-                debug_assert!(read.is_ok(), "whole rows of a format of weights");
+                read_row(table.format(), table.row(id as usize), row);
             }
         });
         Ok(())
@@ -36,7 +34,7 @@ impl Cpu {
 
 #[cfg(test)]
 mod tests {
-    use bloomery_gguf::{Format, quantize};
+    use bloomery_gguf::{Format, dequantize, quantize};
 
     use super::super::testing::{Rng, cpus};
     use super::*;

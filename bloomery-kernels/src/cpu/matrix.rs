@@ -1,6 +1,19 @@
 //! Borrowed views of weights as they lie in the file.
 
-use bloomery_gguf::Format;
+use bloomery_gguf::{DequantizeError, Format, dequantize};
+
+/// The values of one row of weights. In a damaged file a block may have a scale that is no number: the whole row is NaN then, and
+/// so is what is computed from it, until sampling refuses to draw from it.
+///
+/// # Panics
+/// For a format of integers, or when the row does not hold as many values.
+pub(super) fn read_row(format: Format, row: &[u8], values: &mut [f32]) {
+    match dequantize(format, row, values) {
+        Ok(()) => {}
+        Err(DequantizeError::InvalidScale { .. }) => values.fill(f32::NAN),
+        Err(error) => panic!("{error}"),
+    }
+}
 
 /// A contract of a kernel that a caller broke.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -20,10 +20,11 @@
 
 use std::{marker::PhantomData, ops::Range};
 
-use bloomery_gguf::{Format, blocks, dequantize};
+use bloomery_gguf::{Format, blocks};
 
 use super::{
     Isa, Matrix,
+    matrix::read_row,
     quantized::{Form, Quantized},
 };
 
@@ -178,8 +179,8 @@ pub(crate) unsafe fn dots_raw(
             matches!(x, Input::Floats(_)) && !matches!(format, Format::F32 | Format::F16 | Format::BF16);
         if floats {
             buffer.resize(tile.len() * cols, 0.0);
-            let read = dequantize(format, weights.data, &mut buffer);
-            assert!(read.is_ok(), "{format} has no float values");
+            let rows = weights.data.chunks_exact(weights.row_bytes);
+            rows.zip(buffer.chunks_exact_mut(cols)).for_each(|(row, values)| read_row(format, row, values));
             let data = bytemuck::cast_slice(&buffer);
             weights = Weights { format: Format::F32, row_bytes: 4 * cols, rows: tile.len(), data };
         }

@@ -1,5 +1,7 @@
 //! Every tier against the scalar definition, and the definition against an f64 oracle.
 
+use bloomery_gguf::dequantize;
+
 use super::*;
 use crate::cpu::quantized::tests::noise;
 
@@ -189,6 +191,18 @@ fn other_formats_are_dequantized() {
             dots(isa, &w, 0..9, Input::Floats(&x), Pick::Range(0..3), &mut out, 9);
             assert_eq!(bits(&out), bits(&want));
         }
+    }
+}
+
+#[test]
+fn a_row_with_a_damaged_scale_is_not_a_number() {
+    let (cols, row) = (256, 256 / Format::NVFP4.block_len() * Format::NVFP4.block_bytes());
+    let mut bytes = vec![0x11; 3 * row];
+    bytes[row] = 0x80;
+    let w = Matrix::new(Format::NVFP4, 3, cols, &bytes).unwrap();
+    for isa in Isa::available() {
+        let out = run(isa, &w, &activations(2, cols), 2, Pick::Range(0..2));
+        assert_eq!(out.iter().map(|v| v.is_nan()).collect::<Vec<_>>(), [false, true, false].repeat(2));
     }
 }
 
