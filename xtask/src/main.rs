@@ -1,7 +1,8 @@
 //! Project tasks: `cargo xtask lint` checks the tree for what neither rustc nor clippy can know, `cargo xtask ptx` makes
-//! the GPU kernels' PTX.
+//! the GPU kernels' PTX, `cargo xtask docs` runs the commands of the documents.
 #![forbid(unsafe_code)]
 
+mod docs;
 mod lint;
 mod ptx;
 
@@ -11,6 +12,8 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 usage: cargo xtask lint                    checks the rules of the tree; exit status 1 when one is broken
+       cargo xtask docs                    links of the documents, and rules of the commands in them
+       cargo xtask docs --run [PATH..]     and runs the commands, of all documents or of these; --release as written
        cargo xtask ptx [--rustc PATH]      builds the GPU kernels and writes the manifest
        cargo xtask ptx --check             fails when sources and PTX differ; builds again where the compiler is there
        cargo xtask ptx --assemble PTXAS    registers of every kernel; fails on spills and local memory";
@@ -18,14 +21,10 @@ usage: cargo xtask lint                    checks the rules of the tree; exit st
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let command = arguments.next();
-    if command.as_deref() == Some("ptx") {
-        return ptx::run(root(), arguments).map_or_else(
-            |error| {
-                let _ = writeln!(io::stderr(), "{error}");
-                ExitCode::FAILURE
-            },
-            |()| ExitCode::SUCCESS,
-        );
+    match command.as_deref() {
+        Some("ptx") => return exit(ptx::run(root(), arguments)),
+        Some("docs") => return exit(docs::run(root(), arguments)),
+        _ => {}
     }
     match (command.as_deref(), arguments.next()) {
         (Some("lint"), folder) => lint(folder.as_deref()).unwrap_or_else(|error| {
@@ -41,6 +40,16 @@ fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+fn exit(outcome: Result<(), String>) -> ExitCode {
+    outcome.map_or_else(
+        |error| {
+            let _ = writeln!(io::stderr(), "{error}");
+            ExitCode::FAILURE
+        },
+        |()| ExitCode::SUCCESS,
+    )
 }
 
 /// The workspace.
