@@ -54,6 +54,10 @@ impl Help {
 
     /// `head` prints its help; a first word that the help lists is a command with a help of its own.
     fn flags(&mut self, head: &[String], given: &[String]) -> Result<(), String> {
+        // Nothing to look up, and maybe a script without a help, which would begin its work.
+        if !given.iter().any(|word| shell::flag(word).is_some()) {
+            return Ok(());
+        }
         let text = self.text(head)?;
         if let Some(first) = given.first()
             && !first.starts_with('-')
@@ -91,10 +95,8 @@ impl Help {
             .arg("--help")
             .output()
             .map_err(|error| format!("{key} --help: {error}"))?;
-        if !output.status.success() {
-            return Err(format!("{key} --help: {}", output.status));
-        }
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        // Small scripts say how they are used, and that they were not used like that.
+        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
         self.0.insert(key, text.clone());
         Ok(text)
     }
