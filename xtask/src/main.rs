@@ -13,7 +13,8 @@ use std::process::ExitCode;
 const USAGE: &str = "\
 usage: cargo xtask lint                    checks the rules of the tree; exit status 1 when one is broken
        cargo xtask docs                    links of the documents, and rules of the commands in them
-       cargo xtask docs --run [PATH..]     and runs the commands, of all documents or of these; --release as written
+       cargo xtask docs --run [PATH..]     and runs the commands, of all documents or of these; --release as written,
+                                           --programs FOLDER with programs that are built
        cargo xtask ptx [--rustc PATH]      builds the GPU kernels and writes the manifest
        cargo xtask ptx --check             fails when sources and PTX differ; builds again where the compiler is there
        cargo xtask ptx --assemble PTXAS    registers of every kernel; fails on spills and local memory";

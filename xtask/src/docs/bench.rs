@@ -19,6 +19,24 @@ const LINKS: &str = "tests/docs/links";
 const NOT_LINKED: [&str; 5] = ["Cargo.toml", "Cargo.lock", ".git", ".cargo", "target"];
 /// Addresses of a server in documents.
 const ADDRESSES: [&str; 3] = ["127.0.0.1:8080", "localhost:8080", "server:8080"];
+/// `cargo run` of what is built already. Cargo would build it once more, with the features that it alone needs.
+const BUILT: &str = r#"
+cargo() {
+    local name="" words=("$@")
+    [[ $1 == run ]] || { command cargo "${words[@]}"; return; }
+    shift
+    while [[ $# -gt 0 ]]; do
+        case $1 in
+            --release) shift ;;
+            --bin) name=$2; shift 2 ;;
+            --example) name=examples/$2; shift 2 ;;
+            --) shift; break ;;
+            *) command cargo "${words[@]}"; return ;;
+        esac
+    done
+    "$PROGRAMS/$name" "$@"
+}
+"#;
 /// How long a block may take.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -38,19 +56,18 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    /// Builds the programs and lays out the folder.
-    pub(super) fn new(root: &Path, release: bool) -> Result<Self, String> {
+    /// Builds the programs, unless a folder has them, and lays out the folder.
+    pub(super) fn new(root: &Path, release: bool, built: Option<PathBuf>) -> Result<Self, String> {
         let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-        let programs = target.join(if release { "release" } else { "debug" });
-        let mut build = Command::new("cargo");
-        build.args(["build", "--quiet", "--workspace", "--bins", "--examples"]).current_dir(root);
-        if release {
-            build.arg("--release");
-        }
-        let status = build.status().map_err(|error| format!("cargo build: {error}"))?;
-        if !status.success() {
-            return Err(format!("cargo build: {status}"));
-        }
+        let programs = match built {
+            Some(folder) => {
+                folder.canonicalize().map_err(|error| format!("{}: {error}", folder.display()))?
+            }
+            None => {
+                build(root, release)?;
+                target.join(if release { "release" } else { "debug" })
+            }
+        };
         // Inside of the tree, whatever the target folder is: cargo must find the workspace above.
         let folder = root.join("target/docs");
         lay_out(root, &folder, &target).map_err(|error| format!("{}: {error}", folder.display()))?;
@@ -135,8 +152,7 @@ impl Bench {
         let mut prelude =
             "set -euo pipefail\ncurl() { command curl -sS --fail-with-body \"$@\"; }\n".to_owned();
         if !self.release {
-            prelude += "cargo() { local words=() word; for word; do [[ $word == --release ]] || words+=(\"$word\"); done; \
-                        command cargo \"${words[@]}\"; }\n";
+            prelude += BUILT;
         }
         let home = std::env::var_os("HOME").map_or_else(PathBuf::new, PathBuf::from);
         let keep = |name: &str, folder: &str| {
@@ -151,6 +167,7 @@ impl Bench {
             .env("CARGO_HOME", keep("CARGO_HOME", ".cargo"))
             .env("RUSTUP_HOME", keep("RUSTUP_HOME", ".rustup"))
             .env("HOME", self.folder.join("home"))
+            .env("PROGRAMS", &self.programs)
             .env("HF_HUB_OFFLINE", "1")
             .env("LLAMA_ARG_PORT", port.to_string());
         Ok((command, log))
@@ -159,6 +176,20 @@ impl Bench {
     fn log(&mut self) -> PathBuf {
         self.count += 1;
         self.folder.join(format!("home/block-{}.log", self.count))
+    }
+}
+
+/// With the features that `cargo test --workspace` has, so that after it there is nothing to do.
+fn build(root: &Path, release: bool) -> Result<(), String> {
+    let mut build = Command::new("cargo");
+    build.args(["build", "--quiet", "--workspace", "--bins", "--examples"]).current_dir(root);
+    if release {
+        build.arg("--release");
+    }
+    match build.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("cargo build: {status}")),
+        Err(error) => Err(format!("cargo build: {error}")),
     }
 }
 

@@ -40,8 +40,8 @@ impl Help {
                     self.flags(&[path.to_string_lossy().into_owned()], given)?;
                 }
                 Runs::Xtask(given) => {
-                    let path = folder.join("xtask").to_string_lossy().into_owned();
-                    self.flags(&[path], given)?;
+                    let path = std::env::current_exe().map_err(|error| format!("xtask: {error}"))?;
+                    self.flags(&[path.to_string_lossy().into_owned()], given)?;
                 }
                 Runs::Cargo(given) => {
                     let end = given.iter().position(|word| word == "--").unwrap_or(given.len());

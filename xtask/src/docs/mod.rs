@@ -11,7 +11,7 @@ mod stage;
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use bench::Bench;
@@ -20,7 +20,7 @@ use rule::{RULES, Rule};
 
 use crate::lint::Tree;
 
-const USAGE: &str = "usage: cargo xtask docs [--run [--release] [PATH..]]";
+const USAGE: &str = "usage: cargo xtask docs [--run [--release] [--programs FOLDER] [PATH..]]";
 /// A document and its translation.
 const TWINS: (&str, &str) = ("README.md", "README.ko.md");
 /// Other names of what is meant to be `sh`, under which commands would not be seen.
@@ -29,12 +29,13 @@ const SHELLS: [&str; 6] = ["bash", "shell", "console", "zsh", "shell-session", "
 const ADVICE: &str = "a block that cannot work here needs a rule: CONTRIBUTING.md, \"Commands in documents\"";
 
 /// Runs the command with the arguments after `docs`. The error is for people.
-pub(crate) fn run(root: &Path, arguments: impl Iterator<Item = String>) -> Result<(), String> {
-    let (mut runs, mut release, mut only) = (false, false, Vec::new());
-    for argument in arguments {
+pub(crate) fn run(root: &Path, mut arguments: impl Iterator<Item = String>) -> Result<(), String> {
+    let (mut runs, mut release, mut programs, mut only) = (false, false, None, Vec::new());
+    while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--run" => runs = true,
             "--release" => release = true,
+            "--programs" => programs = Some(PathBuf::from(arguments.next().ok_or(USAGE)?)),
             flag if flag.starts_with('-') => return Err(format!("{flag} is unknown\n{USAGE}")),
             path => only.push(path.to_owned()),
         }
@@ -60,7 +61,10 @@ pub(crate) fn run(root: &Path, arguments: impl Iterator<Item = String>) -> Resul
     if runs {
         let chosen = |path: &str| only.is_empty() || only.iter().any(|only| only == path);
         let blocks: Vec<_> = blocks.into_iter().filter(|(page, ..)| chosen(&page.path)).collect();
-        findings.extend(execute(root, release, &blocks, &mut say)?);
+        let start = Instant::now();
+        let mut bench = Bench::new(root, release, programs)?;
+        say(&format!("programs: {:.1} s", start.elapsed().as_secs_f64()))?;
+        findings.extend(execute(&mut bench, &blocks, &mut say)?);
     }
     match findings.len() {
         0 => Ok(()),
@@ -101,14 +105,11 @@ fn rules(pages: &[Page]) -> (Vec<Ruled<'_>>, Vec<String>) {
 
 /// Does to every block what its rule says. Returns a line for each that failed.
 fn execute(
-    root: &Path,
-    release: bool,
+    bench: &mut Bench,
     blocks: &[Ruled<'_>],
     say: &mut impl FnMut(&str) -> Result<(), String>,
 ) -> Result<Vec<String>, String> {
     let start = Instant::now();
-    let mut bench = Bench::new(root, release)?;
-    say(&format!("programs: {:.1} s", start.elapsed().as_secs_f64()))?;
     let mut known: HashMap<(&Rule, &str), String> = HashMap::new();
     let mut failed = Vec::new();
     let mut skipped = Vec::new();
