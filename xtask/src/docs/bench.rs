@@ -87,10 +87,14 @@ impl Bench {
 
     /// Checks one block.
     pub(super) fn check(&mut self, rule: &Rule, text: &str) -> Result<(), String> {
+        if matches!(rule, Rule::Run | Rule::Server(_) | Rule::Serve) {
+            // A command in the background fails unseen.
+            self.help.check(text, &self.programs, &self.root, false)?;
+        }
         match rule {
             Rule::Skip(_) => Ok(()),
             Rule::Stage => stage::check(text, &self.script),
-            Rule::Parse => self.help.check(text, &self.programs, &self.root),
+            Rule::Parse => self.help.check(text, &self.programs, &self.root, true),
             Rule::Run => self.run(text),
             Rule::Plan => {
                 if let Some(words) = shell::commands(text).iter().find(|words| words[0] != "bloomery-serve") {

@@ -29,24 +29,28 @@ enum Runs<'a> {
 
 impl Help {
     /// Every flag of every command in `text` is one of its program. `folder` has the programs, `root` the scripts.
-    pub(super) fn check(&mut self, text: &str, folder: &Path, root: &Path) -> Result<(), String> {
+    /// Unless `all` is wanted, only programs of ours are looked at.
+    pub(super) fn check(&mut self, text: &str, folder: &Path, root: &Path, all: bool) -> Result<(), String> {
         for words in shell::commands(text) {
             match runs(&words) {
-                Runs::Nothing => {}
-                Runs::Program(name, given) => {
-                    let path = program(name, folder, root).ok_or_else(|| {
-                        format!("`{name}` is no program or script of this tree whose help could be read")
-                    })?;
-                    self.flags(&[path.to_string_lossy().into_owned()], given)?;
-                }
+                Runs::Program(name, given) => match program(name, folder, root, all) {
+                    Some(path) => self.flags(&[path.to_string_lossy().into_owned()], given)?,
+                    None if all => {
+                        return Err(format!(
+                            "`{name}` is no program or script of this tree whose help could be read"
+                        ));
+                    }
+                    None => {}
+                },
                 Runs::Xtask(given) => {
                     let path = std::env::current_exe().map_err(|error| format!("xtask: {error}"))?;
                     self.flags(&[path.to_string_lossy().into_owned()], given)?;
                 }
-                Runs::Cargo(given) => {
+                Runs::Cargo(given) if all => {
                     let end = given.iter().position(|word| word == "--").unwrap_or(given.len());
                     self.flags(&["cargo".to_owned()], &given[..end])?;
                 }
+                Runs::Nothing | Runs::Cargo(_) => {}
             }
         }
         Ok(())
@@ -120,11 +124,11 @@ fn runs(words: &[String]) -> Runs<'_> {
     }
 }
 
-/// The file of a program of ours, or of a script of the tree.
-fn program(name: &str, folder: &Path, root: &Path) -> Option<PathBuf> {
+/// The file of a program of ours, or of a script of the tree where those count.
+fn program(name: &str, folder: &Path, root: &Path, scripts: bool) -> Option<PathBuf> {
     let bare = name.strip_prefix("target/release/").unwrap_or(name);
-    let places = [folder.join(bare), folder.join("examples").join(bare), root.join(name)];
-    places.into_iter().find(|path| path.is_file())
+    let ours = [folder.join(bare), folder.join("examples").join(bare)];
+    ours.into_iter().chain(scripts.then(|| root.join(name))).find(|path| path.is_file())
 }
 
 #[cfg(test)]

@@ -82,7 +82,8 @@ fn rules(pages: &[Page]) -> (Vec<Ruled<'_>>, Vec<String>) {
             findings
                 .push(format!("{}:{}: the rule `{}` has no block below it", page.path, mark.line, mark.text));
         }
-        for block in &page.blocks {
+        // How test data was made is a record, not a thing to do again.
+        for block in page.blocks.iter().filter(|_| !page.path.contains("/tests/data/")) {
             let place = format!("{}:{}", page.path, block.line);
             match (block.info.as_str(), &block.rule) {
                 ("sh", None) => blocks.push((page, block, Rule::Run)),
