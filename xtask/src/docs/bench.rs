@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::help::Help;
 use super::rule::Rule;
 use super::server::{Group, Server, free_port, ready};
-use super::{shell, stage};
+use super::{outside, shell, stage};
 
 /// Small files that commands name, and a list of links to larger ones.
 const FILES: &str = "tests/docs/files";
@@ -88,6 +88,7 @@ impl Bench {
     /// Checks one block.
     pub(super) fn check(&mut self, rule: &Rule, text: &str) -> Result<(), String> {
         if matches!(rule, Rule::Run | Rule::Server(_) | Rule::Serve) {
+            outside::check(text)?;
             // A command in the background fails unseen.
             self.help.check(text, &self.programs, &self.root, false)?;
         }

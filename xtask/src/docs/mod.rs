@@ -3,6 +3,7 @@
 mod bench;
 mod help;
 mod links;
+mod outside;
 mod page;
 mod rule;
 mod server;

@@ -10,8 +10,7 @@ pub(super) fn commands(text: &str) -> Vec<Vec<String>> {
             Token::Word(word) => {
                 if let Some(command) = commands.last_mut()
                     && !(command.is_empty() && is_assignment(&word))
-                    && !(command.is_empty()
-                        && ["nohup", "exec", "sudo", "time", "nice"].contains(&word.as_str()))
+                    && !(command.is_empty() && ["nohup", "exec", "time", "nice"].contains(&word.as_str()))
                 {
                     command.push(word);
                 }
