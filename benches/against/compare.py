@@ -310,6 +310,8 @@ def main():
     flags = ["-m", options.model, "-t", str(options.threads), "-ngl", str(options.gpu_layers), "-np", str(slots),
              "-c", str(slots * slot)]
     print(f"{processor()}, {os.cpu_count()} processors, load {os.getloadavg()[0]:.1f} before")
+    # A run that is told to end stops its servers too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     servers = []
     with tempfile.TemporaryFile("w+") as one, tempfile.TemporaryFile("w+") as two:
         try:
