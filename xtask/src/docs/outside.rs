@@ -1,4 +1,4 @@
-//! Commands that reach beyond the folder they are run in.
+//! Commands that reach beyond the folder they are run in, or build for minutes.
 
 use super::shell;
 
@@ -21,8 +21,23 @@ const PROGRAMS: [&str; 16] = [
     "systemctl",
     "wget",
 ];
-/// Those of cargo that do.
-const CARGO: [&str; 8] = ["add", "install", "login", "owner", "publish", "uninstall", "update", "yank"];
+/// Those of cargo that do, or that build.
+const CARGO: [&str; 14] = [
+    "add",
+    "bench",
+    "build",
+    "check",
+    "clippy",
+    "doc",
+    "install",
+    "login",
+    "owner",
+    "publish",
+    "test",
+    "uninstall",
+    "update",
+    "yank",
+];
 
 /// Refuses a block with such a command: nobody runs it by forgetting a comment.
 pub(super) fn check(text: &str) -> Result<(), String> {
@@ -32,7 +47,7 @@ pub(super) fn check(text: &str) -> Result<(), String> {
         if cargo || PROGRAMS.contains(&words[0].as_str()) {
             let name = if cargo { format!("cargo {second}") } else { words[0].clone() };
             return Err(format!(
-                "`{name}` reaches beyond its folder and is not run: the block needs skip, REASON"
+                "`{name}` is not run from a document: the block needs parse, stage or skip, REASON"
             ));
         }
     }
@@ -45,9 +60,13 @@ mod tests {
 
     #[test]
     fn what_publishes_or_installs_is_not_run() {
-        for text in
-            ["git push origin main", "ls\nsudo cp a b", "X=1 cargo publish --workspace", "pip install x"]
-        {
+        for text in [
+            "git push origin main",
+            "ls\nsudo cp a b",
+            "X=1 cargo publish --workspace",
+            "pip install x",
+            "cargo bench",
+        ] {
             assert!(check(text).is_err(), "{text}");
         }
         assert!(check("cargo run --bin x -- install\ncurl http://127.0.0.1/ | jq .").is_ok());
