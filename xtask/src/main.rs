@@ -1,7 +1,9 @@
 //! Project tasks: `cargo xtask lint` checks the tree for what neither rustc nor clippy can know, `cargo xtask ptx` makes
-//! the GPU kernels' PTX, `cargo xtask publish` looks at the packages before they go to crates.io.
+//! the GPU kernels' PTX, `cargo xtask docs` runs the commands of the documents, `cargo xtask publish` looks at the packages
+//! before they go to crates.io.
 #![forbid(unsafe_code)]
 
+mod docs;
 mod lint;
 mod ptx;
 mod publish;
@@ -12,6 +14,9 @@ use std::process::ExitCode;
 
 const USAGE: &str = "\
 usage: cargo xtask lint                    checks the rules of the tree; exit status 1 when one is broken
+       cargo xtask docs                    links of the documents, and rules of the commands in them
+       cargo xtask docs --run [PATH..]     and runs the commands, of all documents or of these; --release as written,
+                                           --programs FOLDER with programs that are built
        cargo xtask ptx [--rustc PATH]      builds the GPU kernels and writes the manifest
        cargo xtask ptx --check             fails when sources and PTX differ; builds again where the compiler is there
        cargo xtask ptx --assemble PTXAS    registers of every kernel; fails on spills and local memory
@@ -21,8 +26,9 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let command = arguments.next();
     match command.as_deref() {
-        Some("ptx") => return status(ptx::run(root(), arguments)),
-        Some("publish") => return status(publish::run(root(), arguments)),
+        Some("ptx") => return exit(ptx::run(root(), arguments)),
+        Some("docs") => return exit(docs::run(root(), arguments)),
+        Some("publish") => return exit(publish::run(root(), arguments)),
         _ => {}
     }
     match (command.as_deref(), arguments.next()) {
@@ -41,14 +47,15 @@ fn main() -> ExitCode {
     }
 }
 
-fn status(done: Result<(), String>) -> ExitCode {
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
+/// The error, which is for people, goes to stderr.
+fn exit(outcome: Result<(), String>) -> ExitCode {
+    outcome.map_or_else(
+        |error| {
             let _ = writeln!(io::stderr(), "{error}");
             ExitCode::FAILURE
-        }
-    }
+        },
+        |()| ExitCode::SUCCESS,
+    )
 }
 
 /// The workspace.

@@ -66,6 +66,18 @@ impl Tree {
         self.files.iter().filter_map(|file| Some((file, file.text.as_deref()?)))
     }
 
+    /// Documents, by path.
+    pub(crate) fn pages(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.text()
+            .filter(|(file, _)| file.path.ends_with(".md"))
+            .map(|(file, text)| (file.path.as_str(), text))
+    }
+
+    /// Paths of all files.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &str> {
+        self.files.iter().map(|file| file.path.as_str())
+    }
+
     pub(super) fn file(&self, path: &str) -> Option<&File> {
         self.files.iter().find(|file| file.path == path)
     }
