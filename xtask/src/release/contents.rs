@@ -27,7 +27,7 @@ pub(super) fn notices(root: &Path) -> Result<Vec<u8>, Error> {
     };
     let there = cargo().arg("--version").output().is_ok_and(|output| output.status.success());
     if !there {
-        let text = "third-party notices need cargo-about: `cargo install --locked cargo-about`, \
+        let text = "third-party notices need cargo-about: `cargo install --locked --features cli cargo-about`, \
                     or --without-notices for an archive that is not published";
         return Err(Error::Failed(text.to_owned()));
     }
