@@ -1,12 +1,13 @@
 //! Project tasks: `cargo xtask lint` checks the tree for what neither rustc nor clippy can know, `cargo xtask ptx` makes
 //! the GPU kernels' PTX, `cargo xtask docs` runs the commands of the documents, `cargo xtask publish` looks at the packages
-//! before they go to crates.io.
+//! before they go to crates.io, `cargo xtask release` makes the archive that a release publishes.
 #![forbid(unsafe_code)]
 
 mod docs;
 mod lint;
 mod ptx;
 mod publish;
+mod release;
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -20,7 +21,9 @@ usage: cargo xtask lint                    checks the rules of the tree; exit st
        cargo xtask ptx [--rustc PATH]      builds the GPU kernels and writes the manifest
        cargo xtask ptx --check             fails when sources and PTX differ; builds again where the compiler is there
        cargo xtask ptx --assemble PTXAS    registers of every kernel; fails on spills and local memory
-       cargo xtask publish                 fails when the packages are not ready for crates.io; uploads nothing";
+       cargo xtask publish                 fails when the packages are not ready for crates.io; uploads nothing
+       cargo xtask release [--out DIR]     builds the programs and packs them, with notices, for x86-64 Linux
+       cargo xtask release --binaries DIR  packs those that are there; --without-notices needs no cargo-about";
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
@@ -29,6 +32,7 @@ fn main() -> ExitCode {
         Some("ptx") => return exit(ptx::run(root(), arguments)),
         Some("docs") => return exit(docs::run(root(), arguments)),
         Some("publish") => return exit(publish::run(root(), arguments)),
+        Some("release") => return exit(release::run(root(), arguments)),
         _ => {}
     }
     match (command.as_deref(), arguments.next()) {
