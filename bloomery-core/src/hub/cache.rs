@@ -116,9 +116,11 @@ impl RepoCache {
         let commit = self.commit(revision).ok_or_else(missing)?;
         let folder = self.path().join("snapshots").join(&commit);
         let mut files = Vec::new();
-        walk(&folder, "", DEPTH, &mut files).map_err(HubError::io("reading", &folder)).or_else(|error| match error {
-            HubError::Io { ref source, .. } if source.kind() == io::ErrorKind::NotFound => Err(missing()),
-            error => Err(error),
+        walk(&folder, "", DEPTH, &mut files).map_err(HubError::io("reading", &folder)).or_else(|error| {
+            match error {
+                HubError::Io { ref source, .. } if source.kind() == io::ErrorKind::NotFound => Err(missing()),
+                error => Err(error),
+            }
         })?;
         if files.is_empty() {
             return Err(missing());
@@ -129,7 +131,10 @@ impl RepoCache {
     /// Revisions that are noted.
     pub(super) fn revisions(&self) -> Vec<String> {
         let names = fs::read_dir(self.path().join("refs")).into_iter().flatten().flatten();
-        names.filter_map(|entry| entry.file_name().into_string().ok()).filter(|name| !name.starts_with('.')).collect()
+        names
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .filter(|name| !name.starts_with('.'))
+            .collect()
     }
 }
 
@@ -149,7 +154,8 @@ fn walk(folder: &Path, prefix: &str, depth: usize, files: &mut Vec<RepoFile>) ->
         }
         let Ok(facts) = fs::metadata(entry.path()) else { continue };
         let target = fs::read_link(entry.path()).ok();
-        let hash = target.as_deref().and_then(|path| path.file_name()?.to_str()).unwrap_or_default().to_owned();
+        let hash =
+            target.as_deref().and_then(|path| path.file_name()?.to_str()).unwrap_or_default().to_owned();
         if facts.is_file() {
             files.push(RepoFile { role: Role::of(&name), bytes: Bytes(facts.len()), hash, name });
         }

@@ -50,7 +50,11 @@ impl Hub {
                         name = format!("{name}@{revision}");
                     }
                     let bytes = parts.iter().map(|part| part.bytes).sum();
-                    models.push(CachedModel { name, path: cache.snapshot(listing.commit(), &file.name), bytes });
+                    models.push(CachedModel {
+                        name,
+                        path: cache.snapshot(listing.commit(), &file.name),
+                        bytes,
+                    });
                 }
             }
         }

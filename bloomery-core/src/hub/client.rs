@@ -222,7 +222,9 @@ impl Client {
             let location = text(response.headers(), header::LOCATION.as_str());
             let location = location.ok_or_else(|| bad("a redirect to nowhere"))?;
             let (scheme, authority) = match &uri {
-                Some(uri) => (uri.scheme_str().unwrap_or_default(), uri.authority().map_or("", |a| a.as_str())),
+                Some(uri) => {
+                    (uri.scheme_str().unwrap_or_default(), uri.authority().map_or("", |a| a.as_str()))
+                }
                 None => ("", ""),
             };
             url = if location.starts_with("//") {
@@ -245,7 +247,9 @@ impl Client {
             ureq::Error::Timeout(_) => {
                 Failure::for_now(network(format!("nothing came for {} s", self.timeout.as_secs_f32())))
             }
-            ureq::Error::HostNotFound => Failure::for_now(network("there is no host of this name".to_owned())),
+            ureq::Error::HostNotFound => {
+                Failure::for_now(network("there is no host of this name".to_owned()))
+            }
             ureq::Error::Io(error) => Failure::for_now(network(error.to_string())),
             ureq::Error::ConnectionFailed => Failure::for_now(network("no connection".to_owned())),
             ureq::Error::Protocol(error) => {
@@ -291,7 +295,8 @@ impl Client {
             }
             (404, _) => no_repo(),
             (status @ (408 | 425 | 429 | 500 | 502 | 503 | 504), _) => {
-                let seconds = text(headers, header::RETRY_AFTER.as_str()).and_then(|text| text.trim().parse().ok());
+                let seconds =
+                    text(headers, header::RETRY_AFTER.as_str()).and_then(|text| text.trim().parse().ok());
                 let after = seconds.map(Duration::from_secs);
                 return Err(match after.filter(|after| *after > LONGEST_PAUSE) {
                     Some(after) => Failure::for_good(HubError::RateLimited { place, after }),
@@ -317,7 +322,9 @@ mod tests {
     fn addresses_of_hubs_are_checked() {
         assert_eq!(endpoint("https://hub.example/").unwrap(), "https://hub.example");
         assert_eq!(endpoint("http://127.0.0.1:80/mirror//").unwrap(), "http://127.0.0.1:80/mirror");
-        for text in ["", "hub.example", "ftp://hub.example", "https://", "https://me:pw@hub.example", "https://a/?b"] {
+        for text in
+            ["", "hub.example", "ftp://hub.example", "https://", "https://me:pw@hub.example", "https://a/?b"]
+        {
             assert!(endpoint(text).is_err(), "{text}");
         }
     }

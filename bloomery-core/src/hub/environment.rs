@@ -92,7 +92,8 @@ mod tests {
     use super::*;
 
     fn hub(variables: &[(&str, &str)]) -> Result<Hub, HubError> {
-        let find = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
+        let find =
+            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into());
         Hub::from_environment(find)
     }
 
@@ -114,8 +115,11 @@ mod tests {
         let none = hub(&[("HF_HOME", "/no/such/folder")]).unwrap();
         assert_eq!((none.endpoint.as_str(), none.token, none.offline), (ENDPOINT, None, false));
         let all = [
-            ("HF_ENDPOINT", "http://mirror.example:81/"), ("HF_TOKEN", "hf_x"), ("HF_HUB_OFFLINE", "ON"),
-            ("http_proxy", "http://me:pw@proxy.example:3128"), ("NO_PROXY", "localhost, .example.org"),
+            ("HF_ENDPOINT", "http://mirror.example:81/"),
+            ("HF_TOKEN", "hf_x"),
+            ("HF_HUB_OFFLINE", "ON"),
+            ("http_proxy", "http://me:pw@proxy.example:3128"),
+            ("NO_PROXY", "localhost, .example.org"),
         ];
         let all = hub(&all).unwrap();
         assert_eq!(all.endpoint, "http://mirror.example:81");

@@ -11,7 +11,9 @@ use crate::units::Bytes;
 #[non_exhaustive]
 pub enum HubError {
     /// The words do not name a model.
-    #[error("{text}: {why}; expected user/repo, user/repo:QUANT or user/repo/FILE.gguf, with @REVISION if need be")]
+    #[error(
+        "{text}: {why}; expected user/repo, user/repo:QUANT or user/repo/FILE.gguf, with @REVISION if need be"
+    )]
     BadReference {
         /// The words.
         text: String,
@@ -73,7 +75,9 @@ pub enum HubError {
         there: Vec<String>,
     },
     /// The repository has no GGUF file that is a model.
-    #[error("{repo}: no GGUF file of a model among its {files} files; a file can be named itself with -hff FILE")]
+    #[error(
+        "{repo}: no GGUF file of a model among its {files} files; a file can be named itself with -hff FILE"
+    )]
     NoModel {
         /// `user/repo`.
         repo: String,

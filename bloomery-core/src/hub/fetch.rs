@@ -116,7 +116,15 @@ impl Fetch<'_> {
             let rate = meter.rate(Instant::now(), done.0);
             let left = left(total.saturating_sub(done).0, rate);
             let (number, files) = (index + 1, self.files.len());
-            self.hub.tell(&Event::Transfer(Moved { file: &file.name, number, files, done, total, rate, left }));
+            self.hub.tell(&Event::Transfer(Moved {
+                file: &file.name,
+                number,
+                files,
+                done,
+                total,
+                rate,
+                left,
+            }));
         };
         moved();
         let outcome = transfer.run(|note| {

@@ -49,8 +49,8 @@ impl Listing {
     /// Reads the hub's answer.
     pub(super) fn read((repo, revision): (&str, &str), place: &str, answer: &[u8]) -> Result<Self, HubError> {
         let bad = |why: String| HubError::BadReply { place: place.to_owned(), why };
-        let answer: Value =
-            serde_json::from_slice(answer).map_err(|error| bad(format!("the list of files is no JSON: {error}")))?;
+        let answer: Value = serde_json::from_slice(answer)
+            .map_err(|error| bad(format!("the list of files is no JSON: {error}")))?;
         let commit = answer["sha"].as_str().filter(|sha| is_hash(sha, &[40, 64]));
         let commit = commit.ok_or_else(|| bad("the list of files names no commit".to_owned()))?;
         let siblings = answer["siblings"].as_array();
@@ -131,9 +131,11 @@ impl Listing {
                 quant: quant.to_owned(),
                 there: models.iter().map(|file| file.quant().unwrap_or(&file.name).to_owned()).collect(),
             })?,
-            None => *DEFAULTS.iter().find_map(|quant| matching(&models, quant)).or_else(|| models.first()).ok_or_else(
-                || HubError::NoModel { repo: self.repo.clone(), files: self.files.len() },
-            )?,
+            None => *DEFAULTS
+                .iter()
+                .find_map(|quant| matching(&models, quant))
+                .or_else(|| models.first())
+                .ok_or_else(|| HubError::NoModel { repo: self.repo.clone(), files: self.files.len() })?,
         };
         self.set(first)
     }
@@ -175,13 +177,18 @@ impl Listing {
             return Ok(found);
         }
         let missing = (1..=split.count).filter(|number| find(*number).is_none()).map(name);
-        Err(HubError::IncompleteSet { file: part.name.clone(), parts: split.count, missing: missing.collect() })
+        Err(HubError::IncompleteSet {
+            file: part.name.clone(),
+            parts: split.count,
+            missing: missing.collect(),
+        })
     }
 }
 
 fn same_set(a: &str, b: &str) -> bool {
     let start = |name: &str| {
-        split_of(name).map(|split| (split.count, name[..name.len() - ".gguf".len() - split.suffix].to_owned()))
+        split_of(name)
+            .map(|split| (split.count, name[..name.len() - ".gguf".len() - split.suffix].to_owned()))
     };
     start(a).is_some_and(|a| Some(a) == start(b))
 }
@@ -189,7 +196,8 @@ fn same_set(a: &str, b: &str) -> bool {
 /// The first model that is exactly in `quant`; else the first whose name has it between separators: `Q4_K_XL` is in
 /// `UD-Q4_K_XL`.
 fn matching<'a, 'f>(models: &'a [&'f RepoFile], quant: &str) -> Option<&'a &'f RepoFile> {
-    let exact = models.iter().find(|file| file.quant().is_some_and(|found| found.eq_ignore_ascii_case(quant)));
+    let exact =
+        models.iter().find(|file| file.quant().is_some_and(|found| found.eq_ignore_ascii_case(quant)));
     exact.or_else(|| models.iter().find(|file| has_between_separators(&file.name, quant)))
 }
 
@@ -221,7 +229,13 @@ mod tests {
 
     #[test]
     fn the_quantisation_is_found_in_any_case() {
-        let all = listing(&["m-BF16.gguf", "m-Q4_K_M.gguf", "m-q8_0.gguf", "m-UD-Q4_K_XL.gguf", "mmproj-Q5_0.gguf"]);
+        let all = listing(&[
+            "m-BF16.gguf",
+            "m-Q4_K_M.gguf",
+            "m-q8_0.gguf",
+            "m-UD-Q4_K_XL.gguf",
+            "mmproj-Q5_0.gguf",
+        ]);
         assert_eq!(names(all.model(Some("q4_k_m"))), ["m-Q4_K_M.gguf"]);
         assert_eq!(names(all.model(Some("Q8_0"))), ["m-q8_0.gguf"]);
         assert_eq!(names(all.model(Some("Q4_K_XL"))), ["m-UD-Q4_K_XL.gguf"]);
@@ -238,14 +252,22 @@ mod tests {
         let all = listing(&["m-BF16.gguf", "m-Q8_0.gguf", "m-Q6_K.gguf"]);
         assert_eq!(names(all.model(None)), ["m-Q6_K.gguf"]);
         assert_eq!(names(listing(&["b-IQ1_S.gguf", "a-F16.gguf"]).model(None)), ["a-F16.gguf"]);
-        assert_eq!(names(listing(&["mmproj-F16.gguf", "mtp-x-Q4_K_M.gguf", "x.gguf"]).model(None)), ["x.gguf"]);
-        let error = listing(&["mmproj-F16.gguf", "MTP/a-Q4_K_M.gguf", "imatrix.gguf"]).model(None).unwrap_err();
+        assert_eq!(
+            names(listing(&["mmproj-F16.gguf", "mtp-x-Q4_K_M.gguf", "x.gguf"]).model(None)),
+            ["x.gguf"]
+        );
+        let error =
+            listing(&["mmproj-F16.gguf", "MTP/a-Q4_K_M.gguf", "imatrix.gguf"]).model(None).unwrap_err();
         assert!(matches!(error, HubError::NoModel { files: 3, .. }), "{error}");
     }
 
     #[test]
     fn split_models_come_whole() {
-        let parts = ["q/m-Q4_K_M-00002-of-00003.gguf", "q/m-Q4_K_M-00001-of-00003.gguf", "q/m-Q4_K_M-00003-of-00003.gguf"];
+        let parts = [
+            "q/m-Q4_K_M-00002-of-00003.gguf",
+            "q/m-Q4_K_M-00001-of-00003.gguf",
+            "q/m-Q4_K_M-00003-of-00003.gguf",
+        ];
         let all = listing(&[parts[0], parts[1], parts[2], "m-Q8_0.gguf"]);
         let wanted = [parts[1], parts[0], parts[2]];
         assert_eq!(names(all.model(None)), wanted);
@@ -268,7 +290,8 @@ mod tests {
             "cd".repeat(20),
             "ef".repeat(32)
         );
-        let plain = format!("{{\"rfilename\": \"README.md\", \"size\": 3, \"blobId\": \"{}\"}}", "cd".repeat(20));
+        let plain =
+            format!("{{\"rfilename\": \"README.md\", \"size\": 3, \"blobId\": \"{}\"}}", "cd".repeat(20));
         let listing = read(&format!("{lfs}, {plain}")).unwrap();
         assert_eq!(listing.commit(), "ab".repeat(20));
         assert_eq!((listing.files()[1].bytes, listing.files()[1].hash.len()), (Bytes(7), 64));

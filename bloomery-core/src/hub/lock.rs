@@ -17,7 +17,11 @@ pub(super) struct Lock {
 
 impl Lock {
     /// Waits for the lock. `waiting` is called once if someone else has it, `cancelled` again and again.
-    pub(super) fn take(path: &Path, waiting: impl FnOnce(), cancelled: impl Fn() -> bool) -> Result<Self, HubError> {
+    pub(super) fn take(
+        path: &Path,
+        waiting: impl FnOnce(),
+        cancelled: impl Fn() -> bool,
+    ) -> Result<Self, HubError> {
         let mut waiting = Some(waiting);
         loop {
             let file = OpenOptions::new().create(true).truncate(false).write(true).open(path);

@@ -173,7 +173,7 @@ impl Hub {
     /// # Errors
     /// The hub knows no such repository, does not give it to this user, or does not answer; or nothing of it is cached.
     pub fn list(&self, reference: &Reference) -> Result<Listing, HubError> {
-        self.list_with(&self.client(), reference)
+        Ok(self.list_with(&self.client(), reference)?.0)
     }
 
     /// Where the model is, after all of its files have been downloaded that were not there. Of a split model, the
@@ -183,22 +183,17 @@ impl Hub {
     /// As for [`list`](Self::list), or there is no such model, or a download fails.
     pub fn model(&self, reference: &Reference) -> Result<PathBuf, HubError> {
         let client = self.client();
-        let listing = self.list_with(&client, reference)?;
+        let (listing, unreachable) = self.list_with(&client, reference)?;
         let files = match reference.file() {
             Some(file) => listing.named(file),
             None => listing.model(reference.quant()),
         };
-        let files = files.map_err(|error| match error {
-            HubError::NoSuchFile { .. }
-            | HubError::NoSuchQuant { .. }
-            | HubError::NoModel { .. }
-            | HubError::IncompleteSet { .. }
-                if listing.cached =>
-            {
-                let what = format!("{reference} ({error})");
-                HubError::NotCached { what, cache: self.cache.clone() }
+        let files = files.map_err(|error| match unreachable {
+            Some(why) => why,
+            None if listing.cached => {
+                HubError::NotCached { what: format!("{reference} ({error})"), cache: self.cache.clone() }
             }
-            error => error,
+            None => error,
         })?;
         let path = self.fetch_with(&client, &listing, &files)?;
         path.ok_or_else(|| HubError::NoModel { repo: listing.repo.clone(), files: listing.files.len() })
@@ -220,11 +215,16 @@ impl Hub {
         Client::new(&self.endpoint, self.token.clone(), self.timeout, self.proxy.clone())
     }
 
-    fn list_with(&self, client: &Client, reference: &Reference) -> Result<Listing, HubError> {
+    /// The list, and why it is the cache's although the hub was asked.
+    fn list_with(
+        &self,
+        client: &Client,
+        reference: &Reference,
+    ) -> Result<(Listing, Option<HubError>), HubError> {
         let (repo, revision) = (reference.repo(), reference.revision());
         let cache = RepoCache::new(&self.cache, repo);
         if self.offline {
-            return cache.listing(revision);
+            return Ok((cache.listing(revision)?, None));
         }
         let answer = self.retries.run(
             || client.list(repo, revision),
@@ -232,11 +232,11 @@ impl Hub {
             || self.cancelled(),
         );
         match answer.and_then(|answer| Listing::read((repo, revision), &self.endpoint, &answer)) {
-            Ok(listing) => Ok(listing),
+            Ok(listing) => Ok((listing, None)),
             Err(why) if why.is_network() => match cache.listing(revision) {
                 Ok(listing) => {
                     self.tell(&Event::Unreachable { why: &why });
-                    Ok(listing)
+                    Ok((listing, Some(why)))
                 }
                 Err(_) => Err(why),
             },
@@ -278,6 +278,9 @@ impl fmt::Debug for Hub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { cache, endpoint, offline, .. } = self;
         let hub = &mut f.debug_struct("Hub");
-        hub.field("cache", cache).field("endpoint", endpoint).field("offline", offline).finish_non_exhaustive()
+        hub.field("cache", cache)
+            .field("endpoint", endpoint)
+            .field("offline", offline)
+            .finish_non_exhaustive()
     }
 }

@@ -15,7 +15,11 @@ pub(super) fn is_repo_part(part: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     // Two dashes separate the halves in the names of the cache's folders.
     let shape = part.chars().all(allowed) && !part.contains("--") && !part.contains("..");
-    shape && is_safe_part(part) && part.len() <= 96 && !part.starts_with(['.', '-']) && !part.ends_with(['.', '-'])
+    shape
+        && is_safe_part(part)
+        && part.len() <= 96
+        && !part.starts_with(['.', '-'])
+        && !part.ends_with(['.', '-'])
 }
 
 /// Whether it is a hash in hexadecimal digits of this many characters.
@@ -47,7 +51,8 @@ mod tests {
             assert!(is_safe_path(name), "{name}");
         }
         for name in [
-            "", "/etc/x", "../x", "a/../x", "a//b", "a/", "./a", "a/.", "a\\b", "..\\x", "C:x", "a\0b", "a\nb",
+            "", "/etc/x", "../x", "a/../x", "a//b", "a/", "./a", "a/.", "a\\b", "..\\x", "C:x", "a\0b",
+            "a\nb",
         ] {
             assert!(!is_safe_path(name), "{name:?}");
         }
@@ -56,7 +61,9 @@ mod tests {
 
     #[test]
     fn hashes_and_names_of_repositories() {
-        assert!(is_hash(&"0a".repeat(20), &[40]) && !is_hash(&"0A".repeat(20), &[40]) && !is_hash("0a", &[40]));
+        assert!(
+            is_hash(&"0a".repeat(20), &[40]) && !is_hash(&"0A".repeat(20), &[40]) && !is_hash("0a", &[40])
+        );
         assert!(is_repo_part("Qwen3-30B-A3B.GGUF_x") && !is_repo_part("a--b") && !is_repo_part(".a"));
         assert!(!is_repo_part("a/b") && !is_repo_part("") && !is_repo_part("ä"));
     }

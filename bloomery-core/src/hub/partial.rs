@@ -52,6 +52,7 @@ impl Partial {
         partial.discard()?;
         let made = File::create(&partial.data).and_then(|file| file.set_len(bytes));
         made.map_err(|error| space::writing(&partial.data, bytes, error))?;
+        partial.save()?;
         Ok(partial)
     }
 
@@ -65,7 +66,16 @@ impl Partial {
         resumed: bool,
     ) -> Self {
         let done = done.into_iter().map(AtomicU64::new).collect();
-        Self { data, record, bytes, part, done, tag: Mutex::new(tag), saved: Mutex::new(Instant::now()), resumed }
+        Self {
+            data,
+            record,
+            bytes,
+            part,
+            done,
+            tag: Mutex::new(tag),
+            saved: Mutex::new(Instant::now()),
+            resumed,
+        }
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -161,8 +171,13 @@ impl Partial {
         let tag = tag.map(|tag| json!({ "value": tag.value, "linked": tag.linked }));
         let record = json!({ "bytes": self.bytes, "part": self.part, "tag": tag, "done": done }).to_string();
         let temporary = self.record.with_extension("new.incomplete");
-        let written = fs::write(&temporary, record).and_then(|()| fs::rename(&temporary, &self.record));
-        written.map_err(|error| self.cannot_write(error))
+        let written = fs::write(&temporary, &record).and_then(|()| fs::rename(&temporary, &self.record));
+        written.or_else(|error| {
+            // A full disk has no room for a second record, and the first one is worth having. An error of removing what
+            // may not be there is none.
+            let _ = fs::remove_file(&temporary);
+            fs::write(&self.record, &record).map_err(|_| self.cannot_write(error))
+        })
     }
 
     /// Makes it the blob.
@@ -192,7 +207,10 @@ fn read(record: &Path, data: &Path, bytes: u64) -> Option<(u64, Vec<u64>, Option
     let part = record["part"].as_u64().filter(|part| *part > 0)?;
     let done: Vec<u64> = record["done"].as_array()?.iter().map(Value::as_u64).collect::<Option<_>>()?;
     let fits = done.iter().enumerate().all(|(index, done)| {
-        (index as u64).checked_mul(part).and_then(|start| bytes.checked_sub(start)).is_some_and(|left| *done <= left.min(part))
+        (index as u64)
+            .checked_mul(part)
+            .and_then(|start| bytes.checked_sub(start))
+            .is_some_and(|left| *done <= left.min(part))
     });
     let whole = record["bytes"].as_u64()? == bytes && done.len() as u64 == bytes.div_ceil(part);
     let tag = record["tag"]["value"].as_str().map(|value| Tag {
@@ -241,9 +259,15 @@ mod tests {
         open(10).save().unwrap();
         let record = open(10).record.clone();
         for text in [
-            "", "{}", "[]", r#"{"bytes": 10, "part": 0, "done": []}"#, r#"{"bytes": 10, "part": 4, "done": [4, 4]}"#,
-            r#"{"bytes": 10, "part": 4, "done": [4, 5, 2]}"#, r#"{"bytes": 10, "part": 4, "done": [4, 4, 3]}"#,
-            r#"{"bytes": 9, "part": 4, "done": [4, 4, 1]}"#, r#"{"bytes": 10, "part": 18446744073709551615, "done": [11]}"#,
+            "",
+            "{}",
+            "[]",
+            r#"{"bytes": 10, "part": 0, "done": []}"#,
+            r#"{"bytes": 10, "part": 4, "done": [4, 4]}"#,
+            r#"{"bytes": 10, "part": 4, "done": [4, 5, 2]}"#,
+            r#"{"bytes": 10, "part": 4, "done": [4, 4, 3]}"#,
+            r#"{"bytes": 9, "part": 4, "done": [4, 4, 1]}"#,
+            r#"{"bytes": 10, "part": 18446744073709551615, "done": [11]}"#,
         ] {
             fs::write(&record, text).unwrap();
             assert!(!open(10).resumed, "{text}");

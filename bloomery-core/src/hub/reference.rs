@@ -127,7 +127,10 @@ mod tests {
     #[test]
     fn all_parts_are_read() {
         let plain = parse("user/repo");
-        assert_eq!((plain.repo(), plain.quant(), plain.file(), plain.revision()), ("user/repo", None, None, "main"));
+        assert_eq!(
+            (plain.repo(), plain.quant(), plain.file(), plain.revision()),
+            ("user/repo", None, None, "main")
+        );
         assert_eq!(parse("hf:user/repo:Q4_K_M").quant(), Some("Q4_K_M"));
         let all = parse("user/re.po-GGUF:q8_0@refs/pr/1");
         assert_eq!((all.quant(), all.revision()), (Some("q8_0"), "refs/pr/1"));
@@ -141,8 +144,23 @@ mod tests {
     #[test]
     fn mistakes_are_refused() {
         for text in [
-            "", "hf:", "repo", "/repo", "user/", "a/b:", "a/b:Q 4", "a/b@", "a/b@../x", "../b", "a/..", "a--x/b",
-            "a/b/../c.gguf", "a/b:Q4/c.gguf", "a/b//c", "a b/c", "a/b/c.gguf:Q4",
+            "",
+            "hf:",
+            "repo",
+            "/repo",
+            "user/",
+            "a/b:",
+            "a/b:Q 4",
+            "a/b@",
+            "a/b@../x",
+            "../b",
+            "a/..",
+            "a--x/b",
+            "a/b/../c.gguf",
+            "a/b:Q4/c.gguf",
+            "a/b//c",
+            "a b/c",
+            "a/b/c.gguf:Q4",
         ] {
             assert!(text.parse::<Reference>().is_err(), "{text}");
         }

@@ -144,7 +144,13 @@ mod tests {
     fn parts_are_told_by_their_numbers() {
         let split = |name| split_of(name).map(|split| (split.number, split.count));
         assert_eq!(split("a-00002-of-00003.gguf"), Some((2, 3)));
-        for name in ["a.gguf", "a-2-of-3.gguf", "a-00004-of-00003.gguf", "a-00000-of-00003.gguf", "a-0000x-of-00003.gguf"] {
+        for name in [
+            "a.gguf",
+            "a-2-of-3.gguf",
+            "a-00004-of-00003.gguf",
+            "a-00000-of-00003.gguf",
+            "a-0000x-of-00003.gguf",
+        ] {
             assert_eq!(split(name), None, "{name}");
         }
     }

@@ -1,6 +1,6 @@
 //! Filling a partial file from the hub, several parts at a time.
 
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
@@ -228,7 +228,8 @@ impl Worker<'_> {
         if !self.same(&reply)? {
             return Err(self.changed(&reply));
         }
-        if let Some(length) = reply.number(header::CONTENT_LENGTH).filter(|length| *length != partial.bytes()) {
+        if let Some(length) = reply.number(header::CONTENT_LENGTH).filter(|length| *length != partial.bytes())
+        {
             return Err(self.other_size(&reply, length).into());
         }
         partial.reset();
@@ -241,7 +242,10 @@ impl Worker<'_> {
         let hash = self.transfer.hash;
         match &reply.tag {
             Some(tag) if tag.linked && tag.value != hash && tag.value.len() == hash.len() => {
-                let why = format!("{}: the hash is {} here and {hash} in the list", self.transfer.address.2, tag.value);
+                let why = format!(
+                    "{}: the hash is {} here and {hash} in the list",
+                    self.transfer.address.2, tag.value
+                );
                 Err(Failure::for_good(reply.bad(why)).into())
             }
             tag => Ok(self.transfer.partial.agrees(tag.as_ref())),
@@ -311,7 +315,11 @@ impl Worker<'_> {
                 continue;
             }
             let most = usize::try_from(left.min(length - done)).unwrap_or(BUFFER).min(BUFFER);
-            let read = body.read(&mut buffer[..most]).map_err(|error| client.broken(&place, error.into()))?;
+            let read = match body.read(&mut buffer[..most]) {
+                Ok(read) => read,
+                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => 0,
+                Err(error) => return Err(client.broken(&place, error.into()).into()),
+            };
             if read == 0 {
                 let why = format!("the connection ended {left} bytes before the end");
                 return Err(Failure::for_now(HubError::Network { place, why }).into());
@@ -320,7 +328,8 @@ impl Worker<'_> {
                 Some(at) if at == start + done => Ok(at),
                 _ => file.seek(SeekFrom::Start(start + done)),
             };
-            let written = written.and_then(|from| file.write_all(&buffer[..read]).map(|()| from + read as u64));
+            let written =
+                written.and_then(|from| file.write_all(&buffer[..read]).map(|()| from + read as u64));
             at = Some(written.map_err(|error| partial.cannot_write(error))?);
             partial.set_done(index, done + read as u64)?;
             left -= read as u64;
