@@ -116,11 +116,9 @@ impl RepoCache {
         let commit = self.commit(revision).ok_or_else(missing)?;
         let folder = self.path().join("snapshots").join(&commit);
         let mut files = Vec::new();
-        walk(&folder, "", DEPTH, &mut files).map_err(HubError::io("reading", &folder)).or_else(|error| {
-            match error {
-                HubError::Io { ref source, .. } if source.kind() == io::ErrorKind::NotFound => Err(missing()),
-                error => Err(error),
-            }
+        walk(&folder, "", DEPTH, &mut files).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => missing(),
+            _ => HubError::io("reading", &folder)(error),
         })?;
         if files.is_empty() {
             return Err(missing());
