@@ -75,6 +75,10 @@ pub enum LoadError {
     #[cfg(feature = "cuda")]
     #[error(transparent)]
     Cuda(#[from] bloomery_kernels::cuda::CudaError),
+    /// The file is not there and could not be downloaded.
+    #[cfg(feature = "hub")]
+    #[error(transparent)]
+    Hub(#[from] crate::hub::HubError),
     /// The file's tokenizer is not supported or broken.
     #[error("tokenizer: {0}")]
     Tokenizer(#[from] TokenizerError),

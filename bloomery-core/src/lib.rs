@@ -30,6 +30,8 @@ mod demo;
 mod engine;
 mod error;
 mod generate;
+#[cfg(feature = "hub")]
+pub mod hub;
 mod layers;
 mod plan;
 mod prefix;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use bloomery_core::hub::HubError;
 use bloomery_core::{EngineError, LoadError, PlanError};
 
 use crate::args::ArgError;
@@ -17,11 +18,11 @@ pub enum Status {
     Usage = 64,
     /// The model or another file is missing, unreadable, broken or of an unsupported kind.
     NoInput = 66,
-    /// The model does not fit this machine, or the address cannot be had.
+    /// The model does not fit this machine, the address cannot be had, or the hub does not answer.
     Unavailable = 69,
     /// The engine failed.
     Software = 70,
-    /// The log cannot be written.
+    /// The log or the cache of downloads cannot be written.
     Io = 74,
 }
 
@@ -63,6 +64,18 @@ impl From<ArgError> for Failure {
 impl From<LoadError> for Failure {
     fn from(error: LoadError) -> Self {
         Self::new(Status::NoInput, error)
+    }
+}
+
+impl From<HubError> for Failure {
+    fn from(error: HubError) -> Self {
+        let status = match &error {
+            HubError::BadOption { .. } | HubError::BadReference { .. } => Status::Usage,
+            error if error.is_disk() => Status::Io,
+            error if error.is_network() => Status::Unavailable,
+            _ => Status::NoInput,
+        };
+        Self::new(status, error)
     }
 }
 

@@ -9,6 +9,7 @@ pub mod api;
 pub mod app;
 pub mod args;
 pub mod chat;
+mod download;
 pub mod error;
 pub mod exit;
 pub mod http;

@@ -17,6 +17,7 @@ use tokio::time::{interval, sleep};
 
 use crate::app::App;
 use crate::args::{self, Command, Print, Settings};
+use crate::download;
 use crate::exit::{Failure, Status};
 use crate::http::{self, Listeners, Ready};
 use crate::logs;
@@ -53,8 +54,8 @@ fn start(
     let text = |word: OsString| word.to_string_lossy().into_owned();
     let words: Vec<String> = words.map(text).collect();
     let variables: Vec<(String, String)> = variables.map(|(name, value)| (text(name), text(value))).collect();
-    let settings = match args::parse(&words, &variables)? {
-        Command::Print(what) => return print(&printed(what)),
+    let mut settings = match args::parse(&words, &variables)? {
+        Command::Print(what) => return print(&printed(what, variables)?),
         Command::Serve(settings) => *settings,
     };
     let log = logs::dispatch(&settings.logs);
@@ -65,6 +66,7 @@ fn start(
         tracing::warn!("{warning}");
     }
     if settings.plan_only {
+        download::fetch(&mut settings)?;
         let plan =
             settings.engine.plan().map_err(|error| Failure::from(error).about(&settings.serve.model_path))?;
         return print(&format!("{plan}\n"));
@@ -84,8 +86,9 @@ fn print(text: &str) -> Result<(), Failure> {
     }
 }
 
-fn printed(what: Print) -> String {
-    match what {
+fn printed(what: Print, variables: Vec<(String, String)>) -> Result<String, Failure> {
+    Ok(match what {
+        Print::Cached => return download::cached(variables),
         Print::Help => args::help(),
         Print::Version => format!("bloomery-serve {}\n", env!("CARGO_PKG_VERSION")),
         Print::Completion => args::completion(),
@@ -104,7 +107,7 @@ fn printed(what: Print) -> String {
                 count => (0..count).fold(cpu, |text, number| text + &card(number)),
             }
         }
-    }
+    })
 }
 
 /// Listens, loads, and answers until a signal or a failure.
@@ -179,11 +182,12 @@ async fn load_and_watch(settings: Settings, ready: &Ready) -> Failure {
     }
 }
 
-/// Plans and loads the model, and puts together what the routes share.
+/// Downloads the model if need be, plans and loads it, and puts together what the routes share.
 ///
 /// # Errors
-/// Whatever is wrong with the file, the plan or the template, with the name of the file.
-pub fn load(settings: Settings) -> Result<App, Failure> {
+/// Whatever is wrong with the download, the file, the plan or the template, with the name of the file.
+pub fn load(mut settings: Settings) -> Result<App, Failure> {
+    download::fetch(&mut settings)?;
     let named = |failure: Failure| failure.about(&settings.serve.model_path);
     let plan = settings.engine.plan().map_err(|error| named(error.into()))?;
     // Said twice, because a slow server is noticed late.

@@ -75,10 +75,10 @@ fn error(words: &[&str]) -> String {
 
 /// Everything that flags can change.
 fn shown(settings: &Settings) -> String {
-    let Settings { http, serve, engine, logs, template, plan_only, .. } = settings;
+    let Settings { http, serve, engine, logs, hub, template, plan_only, .. } = settings;
     let params = settings.params(Params::default()).expect("it was parsed before");
     format!(
-        "{http:?} {serve:?} {engine:?} {logs:?} {params:?} template: {template:?} plan_only: {plan_only:?}"
+        "{http:?} {serve:?} {engine:?} {logs:?} {hub:?} {params:?} template: {template:?} plan_only: {plan_only:?}"
     )
 }
 
@@ -91,6 +91,7 @@ fn spelled<'a>(name: &'a str, row: &'a Row) -> Vec<&'a str> {
     match name {
         "--ssl-key-file" => words.extend(["--ssl-cert-file", &row.value]),
         "--ssl-cert-file" => words.extend(["--ssl-key-file", &row.value]),
+        "-hff" | "--hf-file" => words.extend(["-hf", "u/r"]),
         _ => {}
     }
     words
@@ -132,6 +133,7 @@ fn every_flag_is_known_in_every_spelling_and_lands_where_it_should() {
                 && !row.value.is_empty()
                 && row.fate == "honoured"
                 && !name.starts_with("--ssl")
+                && *name != "--hf-file"
             {
                 let attached = format!(
                     "{}={}",
@@ -178,7 +180,8 @@ fn spellings_are_unique() {
 
 #[test]
 fn variables_do_what_their_flags_do() {
-    for row in rows().iter().filter(|row| !row.env.is_empty() && !row.names[0].starts_with("--ssl")) {
+    let alone = |row: &&Row| !row.names[0].starts_with("--ssl") && row.names[0] != "-hff";
+    for row in rows().iter().filter(|row| !row.env.is_empty()).filter(alone) {
         let value = if row.value.is_empty() { "on" } else { &row.value };
         match (row.fate, with_env(&[], &[(row.env, value)])) {
             ("refused", Err(ArgError::Refused { flag, .. })) => assert_eq!(flag, row.env),
@@ -266,7 +269,15 @@ fn mistakes_are_named() {
             "--queue-depth 2000: with 4 slots that is 2004 requests, but --max-connections is 1024",
         ),
         (&["--api-prefix", "x"], "--api-prefix x: expected a path that starts with a slash"),
-        (&["-hf", "a/b"], "-hf: downloads are not in this release: pass a local file with -m"),
+        (&["-hf", "a"], "-hf a: the slash between user and repository is missing; expected user/repo or"),
+        (&["-m", "hf:a/b:c d"], "-m hf:a/b:c d: the quantisation after the colon is none; expected"),
+        (&["-hff", "x.gguf"], "--hf-file x.gguf: name the repository with --hf-repo"),
+        (&["-hf", "a/b", "-hff", "../x"], "--hf-file: ../x: it is no name of a file"),
+        (&["-hf", "a/b", "-m", &fill("@model")], "--model "),
+        (
+            &["-mu", "http://x"],
+            "-mu: downloads are from the Hugging Face hub only: use -hf, or pass a local file",
+        ),
         (&["--context-shift"], "--context-shift: a full context ends the generation"),
     ] {
         let error = error(words);
@@ -361,6 +372,9 @@ fn without_a_file_it_is_the_demo_model() {
         ("demo.gguf", vec!["bloomery-demo".to_owned()])
     );
     assert_eq!(settings(&["-a", "other"]).serve.aliases, ["other"]);
+    let hub = settings(&["-hf", "user/repo:q8_0"]).serve;
+    assert_eq!(hub.aliases, ["user/repo:q8_0"], "as llama-server calls it");
+    assert_eq!(settings(&["-hf", "user/repo", "-a", "other"]).serve.aliases, ["other"]);
     let file = fill("@model");
     let named = settings(&["-m", &file]);
     assert_eq!((named.serve.model_path, named.serve.aliases), (file, Vec::new()));

@@ -8,9 +8,9 @@ use clap::Parser;
 use crate::test::{Kind, Test};
 
 /// Flags that clap cannot spell.
-pub(crate) const ALIASES: [Alias; 5] = {
-    let [k, v, layers] = MODEL_ALIASES;
-    [k, v, layers, ("-npl", "--parallel"), ("-ub", "--ubatch-size")]
+pub(crate) const ALIASES: [Alias; 9] = {
+    let [k, v, layers, repo, repository, file, token] = MODEL_ALIASES;
+    [k, v, layers, repo, repository, file, token, ("-npl", "--parallel"), ("-ub", "--ubatch-size")]
 };
 
 const HELP: &str = "Tests are llama-bench's: pp512 runs a prompt of 512 random ids, tg128 steps through 128 random ids one at a \

@@ -8,13 +8,14 @@ use clap::Parser;
 use crate::sampling::SamplingArgs;
 
 /// Flags that clap cannot spell.
-pub(crate) const ALIASES: [Alias; 6] = {
-    let [k, v, layers] = bloomery_examples::MODEL_ALIASES;
-    [k, v, layers, ("-sys", "--system"), ("-rea", "--reasoning"), ("-sp", "--special")]
+pub(crate) const ALIASES: [Alias; 10] = {
+    let [k, v, layers, repo, repository, file, token] = bloomery_examples::MODEL_ALIASES;
+    let (system, reasoning, special) = (("-sys", "--system"), ("-rea", "--reasoning"), ("-sp", "--special"));
+    [k, v, layers, repo, repository, file, token, system, reasoning, special]
 };
 
 const CODES: &str = "Exit codes (sysexits.h): 0 done; 64 wrong usage; 65 the prompt is too long or the template refuses it; \
-66 the model is missing, broken or not supported; 69 it does not fit this machine; 70 the engine failed; \
+66 the model is missing, broken or not supported; 69 it does not fit this machine, or the hub does not answer; 70 the engine failed; \
 74 stdout cannot be written; 130 interrupted.";
 
 /// Talk to a GGUF model in the terminal.
@@ -117,6 +118,19 @@ mod tests {
         let args = parse("-m f -c 64 -n -1 -t 2 -s -1 -ctk q8_0 -sys Be. hi").unwrap();
         assert_eq!((args.ctx_size, args.predict, args.system.as_deref()), (64, -1, Some("Be.")));
         assert_eq!(parse("--n_predict 3 --ctx_size 9").unwrap().predict, 3);
+    }
+
+    #[test]
+    fn models_of_the_hub_are_named() {
+        let args = parse("-hf user/repo:q8_0 --offline -hft x hi").unwrap().model;
+        assert_eq!(
+            (args.name().as_str(), args.offline, args.hf_token.as_deref()),
+            ("user/repo", true, Some("x"))
+        );
+        assert_eq!(parse("--hf user/repo -hff a.gguf").unwrap().model.hf_file.as_deref(), Some("a.gguf"));
+        for words in ["-hf user", "-hf user/repo -m x.gguf", "-hff a.gguf"] {
+            assert!(parse(words).is_err(), "{words}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::fmt;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use bloomery_core::hub::HubError;
 use bloomery_core::{EngineError, Error, LoadError, PlanError};
 use clap::Parser;
 
@@ -24,7 +25,7 @@ pub enum Status {
     Data = 65,
     /// The model or another input file is missing, unreadable, broken or of an unsupported kind.
     NoInput = 66,
-    /// The model does not fit this machine.
+    /// The model does not fit this machine, or the hub does not answer.
     Unavailable = 69,
     /// The engine failed.
     Software = 70,
@@ -62,14 +63,32 @@ impl Failure {
 
 impl From<LoadError> for Failure {
     fn from(error: LoadError) -> Self {
-        Self::new(Status::NoInput, error)
+        match error {
+            LoadError::Hub(error) => error.into(),
+            error => Self::new(Status::NoInput, error),
+        }
+    }
+}
+
+impl From<HubError> for Failure {
+    fn from(error: HubError) -> Self {
+        let status = match &error {
+            HubError::BadOption { .. } | HubError::BadReference { .. } => Status::Usage,
+            error if error.is_disk() => Status::Io,
+            error if error.is_network() => Status::Unavailable,
+            _ => Status::NoInput,
+        };
+        Self::new(status, error)
     }
 }
 
 impl From<PlanError> for Failure {
     fn from(error: PlanError) -> Self {
+        let error = match error {
+            PlanError::Load(error) => return error.into(),
+            error => error,
+        };
         let status = match &error {
-            PlanError::Load(_) => Status::NoInput,
             PlanError::DoesNotFit { .. } | PlanError::NoCard { .. } | PlanError::NotOnCard { .. } => {
                 Status::Unavailable
             }

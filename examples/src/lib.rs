@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod download;
 mod exit;
 mod ids;
 mod load;

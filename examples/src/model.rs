@@ -3,15 +3,24 @@
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
+use bloomery_core::hub::{Hub, Reference};
 use bloomery_core::{Context, Engine, EngineBuilder, KvType, ModelSource, Numerics, Placement, Plan};
 use clap::{Args, ValueEnum};
 
 use crate::args::Alias;
+use crate::download::watched;
 use crate::exit::{Failure, Status};
 
 /// Flags of [`ModelArgs`] that clap cannot spell.
-pub const MODEL_ALIASES: [Alias; 3] =
-    [("-ctk", "--cache-type-k"), ("-ctv", "--cache-type-v"), ("-ngl", "--gpu-layers")];
+pub const MODEL_ALIASES: [Alias; 7] = [
+    ("-ctk", "--cache-type-k"),
+    ("-ctv", "--cache-type-v"),
+    ("-ngl", "--gpu-layers"),
+    ("-hf", "--hf-repo"),
+    ("-hfr", "--hf-repo"),
+    ("-hff", "--hf-file"),
+    ("-hft", "--hf-token"),
+];
 
 /// Which model, and how it runs.
 #[derive(Debug, Clone, Default, Args)]
@@ -19,6 +28,19 @@ pub struct ModelArgs {
     /// GGUF file; of a split file, any part [default: the built-in demo model]
     #[arg(short, long, value_name = "FILE")]
     pub model: Option<PathBuf>,
+    /// Model of the Hugging Face hub, downloaded unless it is in the cache; the quantisation is Q4_K_M if there is no
+    /// other word (also -hf)
+    #[arg(long, alias = "hf", value_name = "USER/REPO[:QUANT]", conflicts_with = "model")]
+    pub hf_repo: Option<Reference>,
+    /// Exactly this file of the repository (also -hff)
+    #[arg(long, value_name = "FILE", requires = "hf_repo")]
+    pub hf_file: Option<String>,
+    /// Secret of an account at the hub (also -hft) [default: HF_TOKEN, or what huggingface-cli login has saved]
+    #[arg(long, value_name = "TOKEN")]
+    pub hf_token: Option<String>,
+    /// Models come from the cache only
+    #[arg(long)]
+    pub offline: bool,
     /// CPU threads [default: the physical cores]
     #[arg(short, long, value_name = "N", default_value_t = -1, hide_default_value = true, allow_negative_numbers = true)]
     pub threads: i32,
@@ -76,7 +98,33 @@ impl ModelArgs {
     /// The model as messages name it.
     #[must_use]
     pub fn name(&self) -> String {
-        self.model.as_ref().map_or_else(|| "the demo model".to_owned(), |path| path.display().to_string())
+        match (&self.model, &self.hf_repo) {
+            (Some(path), _) => path.display().to_string(),
+            (None, Some(reference)) => reference.repo().to_owned(),
+            (None, None) => "the demo model".to_owned(),
+        }
+    }
+
+    /// The model.
+    fn source(&self) -> Result<ModelSource, Failure> {
+        Ok(match (&self.model, &self.hf_repo, &self.hf_file) {
+            // `hf:` is text, whatever the type of paths is.
+            (Some(path), ..) => {
+                path.to_str().map_or_else(|| ModelSource::from(path.as_path()), ModelSource::from)
+            }
+            (None, Some(reference), None) => ModelSource::Hub(reference.clone()),
+            (None, Some(reference), Some(file)) => ModelSource::Hub(reference.clone().with_file(file)?),
+            (None, None, _) => ModelSource::demo(),
+        })
+    }
+
+    /// The hub of the environment, as the flags change it.
+    fn hub(&self) -> Result<Hub, Failure> {
+        let mut hub = Hub::from_environment(|name| std::env::var_os(name))?;
+        if let Some(token) = &self.hf_token {
+            hub = hub.token(token)?;
+        }
+        Ok(watched(if self.offline { hub.offline(true) } else { hub }))
     }
 
     /// The cache type that was asked for.
@@ -112,8 +160,12 @@ impl ModelArgs {
 
     /// An engine builder with these flags.
     pub fn builder(&self) -> Result<EngineBuilder, Failure> {
-        let source = self.model.clone().map_or_else(ModelSource::demo, ModelSource::from);
+        let source = self.source()?;
+        let from_hub = matches!(source, ModelSource::Hub(_));
         let mut builder = Engine::builder(source).placement(self.placement()?);
+        if from_hub {
+            builder = builder.hub(self.hub()?);
+        }
         match self.threads {
             -1 => {}
             n => match usize::try_from(n).ok().and_then(NonZeroUsize::new) {

@@ -10,6 +10,8 @@ use super::choose::Question;
 use super::{Cards, Context, HostFacts, Placement, Plan};
 use crate::arch;
 use crate::error::{LoadError, PlanError};
+#[cfg(feature = "hub")]
+use crate::hub::{Hub, HubError, Reference};
 use crate::layers;
 use crate::units::Bytes;
 
@@ -19,6 +21,12 @@ use crate::units::Bytes;
 pub enum ModelSource {
     /// A GGUF file; of a split file, any part.
     File(PathBuf),
+    /// A model of the Hugging Face hub, which [`EngineBuilder::plan`] downloads if the cache lacks it.
+    #[cfg(feature = "hub")]
+    Hub(Reference),
+    /// Text that begins like a model of the hub, and names none. [`EngineBuilder::plan`] says why.
+    #[cfg(feature = "hub")]
+    Misnamed(String),
     /// The demo model inside this library.
     #[cfg(feature = "demo")]
     Demo,
@@ -32,18 +40,45 @@ impl ModelSource {
         Self::Demo
     }
 
-    fn open(&self) -> Result<Gguf, LoadError> {
+    fn open(&self, builder: &EngineBuilder) -> Result<Gguf, LoadError> {
+        #[cfg(not(feature = "hub"))]
+        let _ = builder;
         Ok(match self {
             Self::File(path) => Gguf::open(path)?,
+            #[cfg(feature = "hub")]
+            Self::Hub(reference) => {
+                let path = match &builder.hub {
+                    Some(hub) => hub.model(reference),
+                    None => Hub::new().model(reference),
+                };
+                Gguf::open(&path?)?
+            }
+            #[cfg(feature = "hub")]
+            Self::Misnamed(text) => return Err(wrong_reference(text).into()),
             #[cfg(feature = "demo")]
             Self::Demo => Gguf::from_static(crate::demo::bytes())?,
         })
     }
 }
 
+/// What is wrong with a name that was not understood before.
+#[cfg(feature = "hub")]
+fn wrong_reference(text: &str) -> HubError {
+    match text.parse::<Reference>() {
+        Err(error) => error,
+        Ok(_) => HubError::BadReference { text: text.to_owned(), why: "it names a model after all" },
+    }
+}
+
 impl From<&str> for ModelSource {
-    fn from(path: &str) -> Self {
-        Self::File(path.into())
+    /// `hf:user/repo:QUANT` is a model of the Hugging Face hub, see [`Reference`](crate::hub::Reference); anything else
+    /// is a file.
+    fn from(text: &str) -> Self {
+        #[cfg(feature = "hub")]
+        if text.starts_with("hf:") {
+            return text.parse().map_or_else(|_| Self::Misnamed(text.to_owned()), Self::Hub);
+        }
+        Self::File(text.into())
     }
 }
 
@@ -76,6 +111,8 @@ pub struct EngineBuilder {
     isa: Isa,
     host: Option<HostFacts>,
     cards: Option<Cards>,
+    #[cfg(feature = "hub")]
+    hub: Option<Hub>,
 }
 
 impl EngineBuilder {
@@ -94,7 +131,15 @@ impl EngineBuilder {
             isa: Isa::detect(),
             host: None,
             cards: None,
+            #[cfg(feature = "hub")]
+            hub: None,
         }
+    }
+
+    /// Where and how a model of the hub is downloaded. Default: [`Hub::new`].
+    #[cfg(feature = "hub")]
+    pub fn hub(self, hub: Hub) -> Self {
+        Self { hub: Some(hub), ..self }
     }
 
     /// Where weights and caches may live.
@@ -179,7 +224,7 @@ impl EngineBuilder {
         if let Some(n) = self.pool {
             positive("pool", n)?;
         }
-        let gguf = self.source.open()?;
+        let gguf = self.source.open(&self)?;
         let def = arch::define(gguf.metadata())?;
         let (program, weights) = layers::compile(&def, &gguf)?;
         let host = self.host.unwrap_or_else(HostFacts::read);

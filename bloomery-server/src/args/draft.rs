@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use bloomery_core::{KvType, Params, Placement};
 
 use super::engine::EngineOptions;
+use super::hub::HubOptions;
 use crate::logs::LogOptions;
 use crate::options::{HttpOptions, ServeOptions};
 
@@ -32,6 +33,9 @@ pub(super) struct Draft {
     pub(super) serve: ServeOptions,
     pub(super) engine: EngineOptions,
     pub(super) logs: LogOptions,
+    pub(super) hub: HubOptions,
+    /// The exact file of the repository.
+    pub(super) hub_file: Option<String>,
     /// Filled in again once the model's own defaults are known.
     pub(super) params: Params,
     /// Jinja text.

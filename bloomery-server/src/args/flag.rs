@@ -71,6 +71,8 @@ pub enum Print {
     Version,
     /// What can compute.
     Devices,
+    /// Models in the cache of downloads.
+    Cached,
     /// A completion script.
     Completion,
 }

@@ -11,7 +11,7 @@ const INDENT: usize = 30;
 const HEAD: &str = "\
 bloomery-serve: a drop-in llama-server
 
-usage: bloomery-serve [-m FILE] [flags]
+usage: bloomery-serve [-m FILE | -hf USER/REPO:QUANT] [flags]
 
 Without -m it serves a small demo model on http://127.0.0.1:8080. Flags are those of llama-server; a value on the command
 line beats the environment variable. --flag=value, and underscores for dashes, are accepted.
@@ -19,8 +19,8 @@ line beats the environment variable. --flag=value, and underscores for dashes, a
 
 const TAIL: &str = "
 exit codes: 0 stopped in order; 1 stopped at once by a second signal; 64 wrong usage; 66 a file is missing, broken or not
-supported; 69 the model does not fit this machine, or the address cannot be had; 70 the engine failed; 74 the log cannot be
-written
+supported; 69 the model does not fit this machine, the address cannot be had, or the hub does not answer; 70 the engine
+failed; 74 the log or the cache of downloads cannot be written
 ";
 
 /// The help.

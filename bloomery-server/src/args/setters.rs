@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::draft::{Draft, Wrong};
 use super::flag::boolean;
+use super::hub::reference;
 use super::{escapes, templates};
 use crate::options::Host;
 
@@ -28,6 +29,9 @@ fn read(path: &str) -> Result<String, Wrong> {
 }
 
 pub(super) fn model(draft: &mut Draft, value: &str) -> Result<(), Wrong> {
+    if value.starts_with("hf:") {
+        return reference(draft, value);
+    }
     let path = Path::new(value);
     if path.is_file() {
         draft.engine.model = Some(path.to_owned());

@@ -7,6 +7,7 @@ use super::engine::EngineOptions;
 use super::environment::without_effect;
 use super::error::ArgError;
 use super::flag::Print;
+use super::hub::HubOptions;
 use super::parse::Given;
 use crate::logs::LogOptions;
 use crate::options::{HttpOptions, ServeOptions};
@@ -31,6 +32,8 @@ pub struct Settings {
     pub engine: EngineOptions,
     /// What is logged, and where.
     pub logs: LogOptions,
+    /// A model to download first.
+    pub hub: HubOptions,
     /// Jinja text in place of the model's template.
     pub template: Option<String>,
     /// Print the plan and exit.
@@ -62,7 +65,8 @@ impl Settings {
         given: Vec<Given>,
         variables: &[(String, String)],
     ) -> Result<Self, ArgError> {
-        let Draft { mut http, mut serve, mut engine, mut logs, params, template, plan_only, .. } = draft;
+        let Draft { mut http, mut serve, mut engine, mut logs, mut hub, params, template, plan_only, .. } =
+            draft;
         let mut warnings = draft.warnings;
         warnings.extend(without_effect(&given));
         let conflict = |text: String| Err(ArgError::Conflict(text));
@@ -114,12 +118,34 @@ impl Settings {
             return conflict(format!("sampling: {error}"));
         }
 
-        if let (Some(seat), None) = (&draft.seat, &engine.model) {
+        hub.reference = match (hub.reference, draft.hub_file) {
+            (Some(reference), Some(file)) => {
+                let named = reference.with_file(&file);
+                Some(named.map_err(|error| ArgError::Conflict(format!("--hf-file: {error}")))?)
+            }
+            (None, Some(file)) => {
+                return conflict(format!("--hf-file {file}: name the repository with --hf-repo"));
+            }
+            (reference, None) => reference,
+        };
+        hub.variables = variables.to_vec();
+        if let (Some(reference), Some(path)) = (&hub.reference, &engine.model) {
+            let path = path.display();
+            return conflict(format!("--model {path} with --hf-repo {reference}: there is one model"));
+        }
+        if let (Some(seat), None, None) = (&draft.seat, &engine.model, &hub.reference) {
             return conflict(format!("--model {seat}: name the file with -m FILE"));
         }
-        match &engine.model {
-            Some(path) => serve.model_path = path.display().to_string(),
-            None => {
+        match (&engine.model, &hub.reference) {
+            (Some(path), _) => serve.model_path = path.display().to_string(),
+            (None, Some(reference)) => {
+                // The path is not known yet, and the name is what llama-server shows.
+                serve.model_path = reference.to_string();
+                if serve.aliases.is_empty() {
+                    serve.aliases.push(reference.to_string());
+                }
+            }
+            (None, None) => {
                 DEMO.1.clone_into(&mut serve.model_path);
                 if serve.aliases.is_empty() {
                     serve.aliases.push(DEMO.0.to_owned());
@@ -129,6 +155,6 @@ impl Settings {
         let set = |name: &str| variables.iter().any(|(known, value)| known == name && !value.is_empty());
         serve.slots_debug = set("LLAMA_SERVER_SLOTS_DEBUG");
         logs.no_colour = set("NO_COLOR");
-        Ok(Self { http, serve, engine, logs, template, plan_only, warnings, given })
+        Ok(Self { http, serve, engine, logs, hub, template, plan_only, warnings, given })
     }
 }

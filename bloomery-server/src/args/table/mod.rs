@@ -41,7 +41,6 @@ pub fn find(name: &str) -> Option<(&'static Flag, bool)> {
     })
 }
 
-const DOWNLOADS: &str = "downloads are not in this release: pass a local file with -m";
 const WHOLE: &str = "a model is on one device as a whole";
 const DRAFTS: &str = "speculative decoding is not in this release";
 const MEDIA: &str = "images, audio and video are not in this release";

@@ -1,23 +1,24 @@
-use super::{DOWNLOADS, INTERNALS, MEDIA, WHOLE};
+use super::{INTERNALS, MEDIA, WHOLE};
 use crate::args::flag::{Flag, bare, switch, text, unused, unused_number};
+use crate::args::hub::reference;
 use crate::args::setters::{list, model};
 
-const PRESET: &str =
-    "presets name a download, and downloads are not in this release: pass a local file with -m";
+const PRESET: &str = "presets are not in this release: name the model with -hf";
+const OTHERS: &str = "downloads are from the Hugging Face hub only: use -hf, or pass a local file with -m";
 const ADAPTERS: &str = "LoRA adapters are not in this release";
 const VECTORS: &str = "control vectors are not in this release";
 
 pub(super) static FLAGS: &[Flag] = &[
     text("-m --model --model-file", "FILE", model)
         .env("LLAMA_ARG_MODEL")
-        .doc("GGUF file; of a split one, any part (default: a small demo model inside the program)"),
+        .doc("GGUF file; of a split one, any part; hf:USER/REPO:QUANT is -hf (default: a small demo model inside the program)"),
     text("-a --alias", "NAME[,NAME]", |draft, value| {
         draft.serve.aliases.extend(list(value));
         Ok(())
     })
     .env("LLAMA_ARG_ALIAS")
     .many()
-    .doc("names of the model in the API; the first in alphabetical order is its id (default: the file as given)"),
+    .doc("names of the model in the API; the first in alphabetical order is its id (default: the file, or the repository, as given)"),
     text("--tags", "TAG[,TAG]", |draft, value| {
         draft.serve.tags.extend(list(value));
         Ok(())
@@ -25,15 +26,26 @@ pub(super) static FLAGS: &[Flag] = &[
     .env("LLAMA_ARG_TAGS")
     .many()
     .doc("tags in /v1/models, for information"),
-    unused("-hf -hfr --hf-repo --hf", "REPO[:QUANT]").env("LLAMA_ARG_HF_REPO").refused(DOWNLOADS),
-    unused("-hff --hf-file", "FILE").env("LLAMA_ARG_HF_FILE").refused(DOWNLOADS),
-    unused("-hft --hf-token", "TOKEN").ignored(DOWNLOADS),
-    unused("-mu --model-url", "URL").env("LLAMA_ARG_MODEL_URL").refused(DOWNLOADS),
-    unused("-dr --docker-repo", "REPO[:QUANT]").env("LLAMA_ARG_DOCKER_REPO").refused(DOWNLOADS),
-    bare("-cl --cache-list").refused(DOWNLOADS),
-    switch("--offline", |_, _| {})
+    text("-hf -hfr --hf-repo --hf", "USER/REPO[:QUANT][@REVISION]", reference)
+        .env("LLAMA_ARG_HF_REPO")
+        .doc("model of the Hugging Face hub, downloaded unless it is in the cache (default quantisation: Q4_K_M, or another)"),
+    text("-hff --hf-file", "FILE", |draft, value| {
+        draft.hub_file = Some(value.to_owned());
+        Ok(())
+    })
+    .env("LLAMA_ARG_HF_FILE")
+    .doc("exactly this file of the repository; of a split model, any part"),
+    text("-hft --hf-token", "TOKEN", |draft, value| {
+        draft.hub.token = Some(value.to_owned());
+        Ok(())
+    })
+    .env("HF_TOKEN")
+    .doc("secret of an account at the hub (default: what huggingface-cli login has saved)"),
+    unused("-mu --model-url", "URL").env("LLAMA_ARG_MODEL_URL").refused(OTHERS),
+    unused("-dr --docker-repo", "REPO[:QUANT]").env("LLAMA_ARG_DOCKER_REPO").refused(OTHERS),
+    switch("--offline", |draft, on| draft.hub.offline = on)
         .env("LLAMA_ARG_OFFLINE")
-        .doc("accepted: the server never opens a connection of its own"),
+        .doc("models come from the cache only, and no connection is made (default: off)"),
     bare(
         "--embd-gemma-default --fim-qwen-1.5b-default --fim-qwen-3b-default --fim-qwen-7b-default \
          --fim-qwen-7b-spec --fim-qwen-14b-spec --fim-qwen-30b-default --gpt-oss-20b-default --gpt-oss-120b-default \
