@@ -1,6 +1,7 @@
 //! Requests: redirects by hand, so that the token stays with the hub, and answers sorted by what can be done about them.
 
 use std::fmt;
+use std::io;
 use std::time::Duration;
 
 use ureq::http::{HeaderMap, Response, Uri, header};
@@ -249,6 +250,10 @@ impl Client {
             }
             ureq::Error::HostNotFound => {
                 Failure::for_now(network("there is no host of this name".to_owned()))
+            }
+            // A certificate that is not trusted, or no TLS at all: asking again does not change that.
+            ureq::Error::Io(error) if error.kind() == io::ErrorKind::InvalidData => {
+                Failure::for_good(network(error.to_string()))
             }
             ureq::Error::Io(error) => Failure::for_now(network(error.to_string())),
             ureq::Error::ConnectionFailed => Failure::for_now(network("no connection".to_owned())),
