@@ -1,4 +1,4 @@
-//! Documents and settings: nothing of one machine, links that lead somewhere, commands that are checked.
+//! Documents and settings: nothing of one machine, commands that are checked.
 
 use super::{Findings, Tree};
 
@@ -19,9 +19,6 @@ pub(super) fn check(tree: &Tree, findings: &mut Findings) {
             if let Some(what) = registry(&file.path, line) {
                 findings.add("registry", &file.path, index + 1, what);
             }
-        }
-        if file.path.ends_with(".md") {
-            links(tree, &file.path, text, findings);
         }
     }
     quick_start(tree, findings);
@@ -58,51 +55,6 @@ fn registry(path: &str, line: &str) -> Option<String> {
 
 fn is_private_address(host: &str) -> bool {
     host.parse::<std::net::Ipv4Addr>().is_ok_and(|address| address.is_private())
-}
-
-/// Relative links must lead to a file or folder of the tree.
-fn links(tree: &Tree, path: &str, text: &str, findings: &mut Findings) {
-    let mut fenced = false;
-    for (index, line) in text.lines().enumerate() {
-        fenced ^= line.trim_start().starts_with("```");
-        if fenced {
-            continue;
-        }
-        for rest in line.split("](").skip(1) {
-            let Some((target, _)) = rest.split_once(')') else { continue };
-            if target.contains("://") || target.starts_with("mailto:") || target.starts_with('#') {
-                continue;
-            }
-            let target = target.split('#').next().unwrap_or(target);
-            if !resolve(path, target).is_some_and(|target| exists(tree, &target)) {
-                findings.add("links", path, index + 1, format!("`{target}` leads nowhere"));
-            }
-        }
-    }
-}
-
-fn resolve(from: &str, target: &str) -> Option<String> {
-    let mut parts: Vec<&str> = from.split('/').collect();
-    parts.pop();
-    if target.starts_with('/') {
-        return None;
-    }
-    for part in target.split('/') {
-        match part {
-            "" | "." => {}
-            ".." => {
-                parts.pop()?;
-            }
-            part => parts.push(part),
-        }
-    }
-    Some(parts.join("/"))
-}
-
-fn exists(tree: &Tree, path: &str) -> bool {
-    path.is_empty()
-        || tree.file(path).is_some()
-        || tree.files.iter().any(|file| file.path.starts_with(&format!("{path}/")))
 }
 
 fn quick_start(tree: &Tree, findings: &mut Findings) {
@@ -143,17 +95,6 @@ mod tests {
         assert_eq!(count("docs/a.md", &host), 1);
         assert_eq!(count("a.rs", &format!("http://10.{}/", "0.0.1:80")), 1);
         assert_eq!(count("docs/a.md", "https://crates.io http://127.0.0.1:8080 http://localhost:80"), 0);
-    }
-
-    #[test]
-    fn links_lead_somewhere() {
-        let lines = |text| found(check, "links", &[("docs/a.md", text), ("README.md", ""), ("x/y.rs", "")]);
-        assert_eq!(
-            lines("[a](b.md)\n[c](/README.md)\n[d](../../up.md)"),
-            ["docs/a.md:1", "docs/a.md:2", "docs/a.md:3"]
-        );
-        assert!(lines("[a](../README.md) [b](a.md#part) [c](#part) [d](https://a.b) [e](../x)").is_empty());
-        assert!(lines("```\n[a](b.md)\n```").is_empty());
     }
 
     #[test]
