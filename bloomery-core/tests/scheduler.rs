@@ -213,6 +213,14 @@ fn the_queue_is_bounded_and_refusals_have_numbers() {
 }
 
 #[test]
+fn an_end_makes_room_before_it_is_told() {
+    let scheduler = Scheduler::new(engine(1, 256), SchedulerOptions { slots: 1, queue_depth: 0 }).unwrap();
+    for _ in 0..300 {
+        submit(&scheduler, &[5], &greedy(1), |_| {}).finish();
+    }
+}
+
+#[test]
 fn a_short_prompt_does_not_wait_for_a_long_one() {
     let scheduler = scheduler(engine(2, 4096), 2);
     let long = submit(&scheduler, &prompt(1, 4000), &greedy(1), |_| {});

@@ -33,7 +33,7 @@ pub(super) struct Run {
     /// The last event. Its reader gets it when the slot is free and the status says so.
     ending: Option<Event>,
     /// Given back when the job is over.
-    _place: Place,
+    place: Place,
 }
 
 /// A place among the jobs that may run or wait.
@@ -78,7 +78,7 @@ impl Run {
             embedding: job.embed.map(Embedding::new),
             clock: Clock::default(),
             ending: None,
-            _place: place,
+            place,
             job,
         })
     }
@@ -266,10 +266,12 @@ impl Run {
         self.ending = Some(Event::Failed(error));
     }
 
-    /// Tells the reader how the job ended, if it has.
-    pub(super) fn tell_ending(mut self) {
-        if let Some(event) = self.ending.take() {
-            self.job.sink.send(event);
+    /// Tells the reader how the job ended, if it has, when there is room for another job: it may be asked for at once.
+    pub(super) fn tell_ending(self) {
+        let Self { ending, place, mut job, .. } = self;
+        drop(place);
+        if let Some(event) = ending {
+            job.sink.send(event);
         }
     }
 
