@@ -1,6 +1,5 @@
 //! A chunk of a streamed answer on its way to the connection: framed as a server-sent event, through the channel, out of the
-//! body. Beside it the same way with `serde_json::to_writer` in place of the server's own framing, and `serde_json::to_vec` of
-//! the same value alone.
+//! body. Beside it `serde_json::to_vec` of the same value alone.
 
 use bloomery_benches::{Criterion, OURS, criterion};
 use bloomery_server::http::Events;
@@ -24,13 +23,6 @@ fn chunk(logprobs: usize) -> Value {
     })
 }
 
-fn framed(value: &Value) -> Vec<u8> {
-    let mut bytes = b"data: ".to_vec();
-    serde_json::to_writer(&mut bytes, value).expect("a value can be written");
-    bytes.extend_from_slice(b"\n\n");
-    bytes
-}
-
 fn events(criterion: &mut Criterion) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime can be built");
     let mut group = criterion.benchmark_group("event");
@@ -42,18 +34,12 @@ fn events(criterion: &mut Criterion) {
             frame.map(|frame| frame.into_data().expect("an event is data")).expect("a body never fails")
         };
         let ours = || runtime.block_on(sender.data(&value)).expect("the body is there");
-        let theirs = || runtime.block_on(sender.raw(framed(&value))).expect("the body is there");
         ours();
-        assert_eq!(frame(), framed(&value), "{name}: the same work");
+        let json = serde_json::to_string(&value).expect("a value can be written");
+        assert_eq!(frame(), format!("data: {json}\n\n"), "{name}: the same work");
         group.bench_function(BenchmarkId::new(OURS, name), |bencher| {
             bencher.iter(|| {
                 ours();
-                frame().len()
-            });
-        });
-        group.bench_function(BenchmarkId::new("to_writer", name), |bencher| {
-            bencher.iter(|| {
-                theirs();
                 frame().len()
             });
         });

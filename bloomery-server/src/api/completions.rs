@@ -11,6 +11,7 @@ use super::fields::{self, Fields, field_error};
 use super::ids;
 use super::jobs::Jobs;
 use super::outlet::Outlet;
+use super::reply::Frame;
 use super::timings::{Usage, prompt_progress, timings};
 use crate::app::App;
 use crate::error::ApiError;
@@ -96,7 +97,7 @@ impl Text {
                 outlet.data(&Value::Object(self.last(&jobs, index, answer, usage, left == 0))).await?;
             }
         }
-        outlet.raw("data: [DONE]\n\n".to_owned()).await
+        outlet.raw(Frame::Done.bytes()).await
     }
 
     /// What a stream says of an event.

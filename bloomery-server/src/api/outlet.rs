@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use bloomery_core::scheduler::Event;
+use bytes::Bytes;
 use serde_json::Value;
 use tokio::time::{Instant, sleep_until};
 
 use super::jobs::Jobs;
+use super::reply::Frame;
 use crate::http::{ClientGone, EventsSender};
 
 /// The writing half of a reply, with the time of the last write.
@@ -14,18 +16,18 @@ use crate::http::{ClientGone, EventsSender};
 pub(crate) struct Outlet {
     sender: EventsSender,
     ping: Option<Duration>,
-    comment: String,
+    comment: Bytes,
     last: Instant,
 }
 
 impl Outlet {
     /// Writes a comment after every silence of `ping`.
     pub(crate) fn new(sender: EventsSender, ping: Option<Duration>) -> Self {
-        Self { sender, ping, comment: ":\n\n".to_owned(), last: Instant::now() }
+        Self { sender, ping, comment: Frame::Comment.bytes(), last: Instant::now() }
     }
 
     /// Writes this in place of the comment.
-    pub(crate) fn with_comment(self, comment: String) -> Self {
+    pub(crate) fn with_comment(self, comment: Bytes) -> Self {
         Self { comment, ..self }
     }
 
@@ -35,9 +37,9 @@ impl Outlet {
         self.wrote()
     }
 
-    /// Sends framed text, such as `data: [DONE]` and a blank line.
-    pub(crate) async fn raw(&mut self, text: String) -> Result<(), ClientGone> {
-        self.sender.raw(text).await?;
+    /// Sends what is framed already.
+    pub(crate) async fn raw(&mut self, bytes: Bytes) -> Result<(), ClientGone> {
+        self.sender.raw(bytes).await?;
         self.wrote()
     }
 

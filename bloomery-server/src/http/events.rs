@@ -25,6 +25,22 @@ pub struct EventsSender(mpsc::Sender<Bytes>);
 #[error("the client is gone")]
 pub struct ClientGone;
 
+/// An event as it goes over the wire: `event: NAME` if it has one, and `data: {json}`. JSON escapes line breaks, so the payload
+/// is one line.
+#[must_use]
+pub fn framed(name: Option<&str>, value: &Value) -> Bytes {
+    let mut out = Vec::with_capacity(512);
+    if let Some(name) = name {
+        out.extend_from_slice(b"event: ");
+        out.extend_from_slice(name.as_bytes());
+        out.push(b'\n');
+    }
+    out.extend_from_slice(b"data: ");
+    serde_json::to_writer(&mut out, value).expect("memory takes all, and keys of a value are texts");
+    out.extend_from_slice(b"\n\n");
+    out.into()
+}
+
 impl Events {
     /// Both halves.
     #[must_use]
@@ -37,12 +53,7 @@ impl Events {
 impl EventsSender {
     /// Sends `data: {json}`; waits where the client is slow.
     pub async fn data(&self, value: &Value) -> Result<(), ClientGone> {
-        self.raw(format!("data: {value}\n\n")).await
-    }
-
-    /// Sends `event: NAME` and `data: {json}`.
-    pub async fn event(&self, name: &str, value: &Value) -> Result<(), ClientGone> {
-        self.raw(format!("event: {name}\ndata: {value}\n\n")).await
+        self.raw(framed(None, value)).await
     }
 
     /// Sends text that is framed already: one event or several, each with its blank line.

@@ -18,7 +18,7 @@ mod socket;
 mod tests;
 mod tls;
 
-pub use events::{ClientGone, Events, EventsSender};
+pub use events::{ClientGone, Events, EventsSender, framed};
 pub use listen::{BindError, Listeners, bind};
 pub use reply::{Reply, ReplyBody};
 pub use request::{Query, Request};

@@ -20,7 +20,7 @@ use super::native::Native;
 use super::outlet::Outlet;
 use super::probs::Probs;
 use super::prompt::{encode, off_thread};
-use super::reply::{End, Facts, Frame, Step, Whole, Wire};
+use super::reply::{End, Facts, Step, Whole, Wire};
 use super::settings::{ChatSettings, Form as SettingsForm};
 use super::turn::ChatTurn;
 use crate::app::App;
@@ -186,7 +186,7 @@ impl Run {
         let reading = self.reading(&markers);
         let settings = self.turn.generation.settings(&self.settings(), SettingsForm::Long);
         let mut choices = self.choices();
-        let ping = Frame::text(&[wire.ping()]);
+        let ping = wire.ping().bytes();
         let mut outlet = Outlet::new(sender, self.turn.generation.ping).with_comment(ping);
         let mut frames = Vec::new();
         while let Some((index, event)) = outlet.next(&mut jobs).await? {
@@ -194,10 +194,10 @@ impl Run {
             match choices[index].take(event, &reading, verbose) {
                 Ok(Some(step)) => wire.step(index, &step, &mut frames),
                 Ok(None) => {}
-                Err(error) => return outlet.raw(Frame::text(&[wire.failed(&error)])).await,
+                Err(error) => return outlet.raw(wire.failed(&error).bytes()).await,
             }
             for frame in frames.drain(..) {
-                outlet.raw(Frame::text(&[frame])).await?;
+                outlet.raw(frame.bytes()).await?;
             }
         }
         Ok(())

@@ -1,6 +1,9 @@
 //! Server-sent events before they are bytes.
 
+use bytes::Bytes;
 use serde_json::Value;
+
+use crate::http::framed;
 
 /// One event of a stream.
 #[derive(Debug, Clone, PartialEq)]
@@ -16,30 +19,14 @@ pub(crate) enum Frame {
 }
 
 impl Frame {
-    /// Appends the frame as it goes over the wire. JSON escapes line breaks, so a payload is one line.
-    pub(crate) fn write(&self, out: &mut String) {
+    /// The frame as it goes over the wire.
+    pub(crate) fn bytes(&self) -> Bytes {
         match self {
-            Frame::Data(value) => {
-                out.push_str("data: ");
-                out.push_str(&value.to_string());
-            }
-            Frame::Event(name, value) => {
-                out.push_str("event: ");
-                out.push_str(name);
-                out.push_str("\ndata: ");
-                out.push_str(&value.to_string());
-            }
-            Frame::Done => out.push_str("data: [DONE]"),
-            Frame::Comment => out.push(':'),
+            Frame::Data(value) => framed(None, value),
+            Frame::Event(name, value) => framed(Some(name), value),
+            Frame::Done => Bytes::from_static(b"data: [DONE]\n\n"),
+            Frame::Comment => Bytes::from_static(b":\n\n"),
         }
-        out.push_str("\n\n");
-    }
-
-    /// Several frames as one piece of text.
-    pub(crate) fn text(frames: &[Frame]) -> String {
-        let mut out = String::new();
-        frames.iter().for_each(|frame| frame.write(&mut out));
-        out
     }
 }
 
@@ -51,11 +38,14 @@ mod tests {
 
     #[test]
     fn every_frame_ends_with_a_blank_line() {
-        let frames =
-            [Frame::Data(json!({"a": "x\ny"})), Frame::Event("ping", json!({})), Frame::Comment, Frame::Done];
-        assert_eq!(
-            Frame::text(&frames),
-            "data: {\"a\":\"x\\ny\"}\n\nevent: ping\ndata: {}\n\n:\n\ndata: [DONE]\n\n"
-        );
+        let frames = [
+            (Frame::Data(json!({"a": "x\ny"})), "data: {\"a\":\"x\\ny\"}\n\n"),
+            (Frame::Event("ping", json!({})), "event: ping\ndata: {}\n\n"),
+            (Frame::Comment, ":\n\n"),
+            (Frame::Done, "data: [DONE]\n\n"),
+        ];
+        for (frame, text) in frames {
+            assert_eq!(frame.bytes(), text);
+        }
     }
 }
