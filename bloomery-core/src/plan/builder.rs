@@ -40,6 +40,22 @@ impl ModelSource {
         Self::Demo
     }
 
+    /// A model of the Hugging Face hub: `USER/REPO[:QUANT][@REVISION]`, see [`Reference`].
+    ///
+    /// ```
+    /// use bloomery_core::ModelSource;
+    ///
+    /// assert_eq!(ModelSource::hub("Qwen/Qwen3-4B-GGUF:Q4_K_M")?, "hf:Qwen/Qwen3-4B-GGUF:Q4_K_M".into());
+    /// # Ok::<(), bloomery_core::hub::HubError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`HubError::BadReference`].
+    #[cfg(feature = "hub")]
+    pub fn hub(reference: &str) -> Result<Self, HubError> {
+        reference.parse().map(Self::Hub)
+    }
+
     fn open(&self, builder: &EngineBuilder) -> Result<Gguf, LoadError> {
         #[cfg(not(feature = "hub"))]
         let _ = builder;
