@@ -62,7 +62,8 @@ install() {
 
 # All that an installation could leave behind: files, links, and folders of its own.
 state() {
-    find "$user" '(' -not -type d -o -path '*bloomery*' ')' | sort
+    # From there: the checkout may be in a folder of the project's name.
+    (cd "$user" && find . '(' -not -type d -o -path '*bloomery*' ')' | sort)
 }
 
 # refuses WORDS FLAGS...: fails, says why, and leaves everything as it was
