@@ -3,7 +3,9 @@
 //! before they go to crates.io, `cargo xtask release` makes the archive that a release publishes.
 #![forbid(unsafe_code)]
 
+mod digest;
 mod docs;
+mod error;
 mod lint;
 mod ptx;
 mod publish;

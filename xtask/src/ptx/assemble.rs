@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use super::{Error, io_error, say};
+use crate::error::{Error, io_error, say};
 
 /// (what the file is for, what it is assembled for)
 const TARGETS: &[(&str, &[&str])] =

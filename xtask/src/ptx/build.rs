@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
+use super::DEVICE;
 use super::toolchain::Toolchain;
-use super::{DEVICE, Error, io_error};
+use crate::error::{Error, io_error};
 
 /// Architectures: sm_80 is what every card has, sm_90 adds the start of a kernel before its predecessor's end. PTX runs on
 /// its architecture and all later ones.

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::Path;
 
-use sha2::{Digest, Sha256};
-
-use super::{Error, PTX, SOURCES, io_error};
+use super::{PTX, SOURCES};
+use crate::digest::sha256;
+use crate::error::{Error, io_error};
 
 pub(super) const NAME: &str = "manifest.txt";
 
@@ -27,7 +27,7 @@ impl Manifest {
                     continue;
                 }
                 let bytes = std::fs::read(root.join(&path)).map_err(io_error(&path))?;
-                hashes.insert(path, hex(&Sha256::digest(&bytes)));
+                hashes.insert(path, sha256(&bytes));
             }
         }
         Ok(Self { version, hashes })
@@ -79,10 +79,6 @@ pub(super) fn files(root: &Path, place: &str) -> Result<Vec<String>, Error> {
     }
     found.sort();
     Ok(found)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

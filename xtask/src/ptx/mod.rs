@@ -5,13 +5,14 @@ mod build;
 mod manifest;
 mod toolchain;
 
-use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use build::Output;
 use manifest::Manifest;
 use toolchain::Toolchain;
+
+use crate::error::{Error, io_error, say};
 
 /// The kernels' package, what it is made of besides, and where the PTX goes.
 const DEVICE: &str = "bloomery-kernels/device";
@@ -32,29 +33,6 @@ enum Task {
     Assemble {
         ptxas: PathBuf,
     },
-}
-
-/// Why it was not done.
-#[derive(Debug)]
-enum Error {
-    Usage(String),
-    Io(String, io::Error),
-    /// Something is wrong with the tree or a tool; the text says what.
-    Failed(String),
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Usage(text) | Self::Failed(text) => f.write_str(text),
-            Self::Io(what, error) => write!(f, "{what}: {error}"),
-        }
-    }
-}
-
-fn io_error(what: impl fmt::Display) -> impl FnOnce(io::Error) -> Error {
-    let what = what.to_string();
-    move |error| Error::Io(what, error)
 }
 
 /// Runs the command with the arguments after `ptx`. The error is for people.
@@ -132,10 +110,6 @@ fn check(root: &Path, rustc: Option<PathBuf>, out: &mut dyn Write) -> Result<(),
         }
     }
     say(out, format_args!("ptx: the same again with {version}"))
-}
-
-fn say(out: &mut dyn Write, line: fmt::Arguments<'_>) -> Result<(), Error> {
-    writeln!(out, "{line}").map_err(io_error("standard output"))
 }
 
 #[cfg(test)]

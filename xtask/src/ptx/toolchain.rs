@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::Error;
+use crate::error::Error;
 
 /// Places to look, in order. Debian's `rustc-web` with `rust-web-src` is the second.
 const CANDIDATES: &[&str] = &["rustc", "/usr/bin/rustc"];

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::workspace::Workspace;
-use super::{Error, io_error};
+use crate::error::{Error, io_error};
 
 const NAME: &str = "CHANGELOG.md";
 

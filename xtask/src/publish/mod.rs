@@ -6,33 +6,12 @@ mod fields;
 mod size;
 mod workspace;
 
-use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
 
 use workspace::Workspace;
 
-/// Why it was not done.
-#[derive(Debug)]
-enum Error {
-    Io(String, io::Error),
-    /// A program said this.
-    Failed(String),
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Failed(text) => f.write_str(text),
-            Self::Io(what, error) => write!(f, "{what}: {error}"),
-        }
-    }
-}
-
-fn io_error(what: impl fmt::Display) -> impl FnOnce(io::Error) -> Error {
-    let what = what.to_string();
-    move |error| Error::Io(what, error)
-}
+use crate::error::{Error, say};
 
 /// Runs the command. The error is for people.
 pub(crate) fn run(root: &Path, mut arguments: impl Iterator<Item = String>) -> Result<(), String> {
@@ -51,7 +30,7 @@ fn check(root: &Path, out: &mut dyn Write) -> Result<(), Error> {
     if findings.is_empty() {
         let (lines, large) = size::check(root, &workspace)?;
         for line in lines {
-            writeln!(out, "{line}").map_err(io_error("standard output"))?;
+            say(out, format_args!("{line}"))?;
         }
         findings = large;
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::workspace::Workspace;
-use super::{Error, io_error};
+use crate::error::{Error, io_error};
 
 /// The most bytes that crates.io takes for a packed crate.
 const LIMIT: u64 = 10 << 20;

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::{Error, io_error};
+use crate::error::{Error, io_error};
 
 /// A package, of the workspace or of its lock file.
 #[derive(Debug, Clone, Default)]

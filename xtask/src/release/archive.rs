@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use flate2::{Compression, GzBuilder};
 
-use super::{Error, io_error};
+use crate::error::{Error, io_error};
 
 /// One file of the archive.
 #[derive(Debug)]

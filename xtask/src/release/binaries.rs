@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Error, io_error, linkage, output};
+use super::{linkage, output};
+use crate::error::{Error, io_error};
 
 /// What is built, and the package that has it.
 const PROGRAMS: &[(&str, &str)] =

@@ -6,7 +6,8 @@ use std::process::Command;
 
 use super::archive::Entry;
 use super::binaries::Program;
-use super::{Error, io_error, output};
+use super::output;
+use crate::error::{Error, io_error};
 
 /// Files of the tree, and their places in the archive.
 const FILES: &[(&str, &str)] = &[

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use super::{Error, output};
+use super::output;
+use crate::error::Error;
 
 /// The only libraries that a machine without development packages is sure to have. The driver's are opened at run time.
 const LIBRARIES: &[&str] = &["libc.so.6", "libm.so.6", "libgcc_s.so.1", "ld-linux-x86-64.so.2"];

@@ -7,12 +7,12 @@ mod contents;
 mod linkage;
 mod packaging;
 
-use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use sha2::{Digest, Sha256};
+use crate::digest::sha256;
+use crate::error::{Error, io_error, say};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const PLATFORM: &str = "x86_64-linux";
@@ -24,29 +24,6 @@ struct Options {
     /// Programs that are built already; none: they are built.
     binaries: Option<PathBuf>,
     without_notices: bool,
-}
-
-/// Why there is no release.
-#[derive(Debug)]
-enum Error {
-    Usage(String),
-    Io(String, io::Error),
-    /// A tool failed or a rule of releases is broken; the text says which.
-    Failed(String),
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Usage(text) | Self::Failed(text) => write!(f, "release: {text}"),
-            Self::Io(what, error) => write!(f, "release: {what}: {error}"),
-        }
-    }
-}
-
-fn io_error(what: impl fmt::Display) -> impl FnOnce(io::Error) -> Error {
-    let what = what.to_string();
-    move |error| Error::Io(what, error)
 }
 
 /// What a program prints to stdout. Its stderr is the user's.
@@ -61,8 +38,12 @@ fn output(command: &mut Command) -> Result<Vec<u8>, Error> {
 
 /// Runs the command with the arguments after `release`. The error is for people.
 pub(crate) fn run(root: &Path, arguments: impl Iterator<Item = String>) -> Result<(), String> {
-    let options = parse(arguments).map_err(|error| error.to_string())?;
-    release(root, &options, &mut io::stdout().lock()).map_err(|error| error.to_string())
+    let options = parse(arguments).map_err(named)?;
+    release(root, &options, &mut io::stdout().lock()).map_err(named)
+}
+
+fn named(error: Error) -> String {
+    format!("release: {error}")
 }
 
 fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, Error> {
@@ -99,7 +80,7 @@ fn release(root: &Path, options: &Options, out: &mut dyn Write) -> Result<(), Er
     let name = format!("bloomery-{VERSION}-{PLATFORM}");
     let bytes = archive::tar_gz(&name, &contents::all(root, programs, notices)?, seconds(root))?;
     let file = format!("{name}.tar.gz");
-    let digest = hex(&Sha256::digest(&bytes));
+    let digest = sha256(&bytes);
     write(&folder, &file, &bytes)?;
     // The form that `sha256sum --check` reads.
     write(&folder, &format!("{file}.sha256"), format!("{digest}  {file}\n").as_bytes())?;
@@ -107,21 +88,19 @@ fn release(root: &Path, options: &Options, out: &mut dyn Write) -> Result<(), Er
         write(&folder, script, text.as_bytes())?;
     }
     let notes = if options.without_notices { "; WITHOUT NOTICES: not for publishing" } else { "" };
-    let line = format!(
-        "{}: {:.1} MB, sha256 {digest}{notes}",
-        folder.join(file).display(),
-        bytes.len() as f64 / 1e6
-    );
-    writeln!(out, "{line}").map_err(io_error("standard output"))
+    say(
+        out,
+        format_args!(
+            "{}: {:.1} MB, sha256 {digest}{notes}",
+            folder.join(file).display(),
+            bytes.len() as f64 / 1e6
+        ),
+    )
 }
 
 fn write(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), Error> {
     let path = folder.join(name);
     std::fs::write(&path, bytes).map_err(io_error(path.display()))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The time that files of the archive have: that of the commit, so that the same commit gives the same archive.
@@ -140,7 +119,7 @@ mod tests {
     use super::*;
 
     fn parsed(line: &str) -> Result<Options, String> {
-        parse(line.split_whitespace().map(str::to_owned)).map_err(|error| error.to_string())
+        parse(line.split_whitespace().map(str::to_owned)).map_err(named)
     }
 
     #[test]
@@ -150,10 +129,5 @@ mod tests {
         assert_eq!(parsed("--out /o --binaries /b --without-notices"), Ok(all));
         assert_eq!(parsed("--out"), Err("release: --out needs a folder".into()));
         assert!(parsed("--binary /b").is_err());
-    }
-
-    #[test]
-    fn digests_are_lower_case_hexadecimal() {
-        assert_eq!(hex(&[0, 10, 255]), "000aff");
     }
 }

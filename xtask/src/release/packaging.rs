@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Error, io_error};
+use crate::error::{Error, io_error};
 
 const INSTALL: &str = "packaging/install.sh";
 const FORMULA: &str = "packaging/homebrew/bloomery.rb";
