@@ -1,19 +1,15 @@
-//! The real program with `-hf`, and a hub on this machine.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
-
-#[path = "../../bloomery-core/tests/hub/server.rs"]
-mod server;
+//! A model of a hub, which is on this machine.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use server::{Content, Server, Trick};
 use sha2::{Digest, Sha256};
+
+use crate::hub::{Content, Logged, Server, Trick};
+use crate::serving;
 
 fn demo() -> Vec<Content> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bloomery-core/demo/bloomery-demo-q4_k_m.gguf");
@@ -29,68 +25,21 @@ fn cache(name: &str) -> PathBuf {
 }
 
 fn program(words: &[&str], hub: &str, cache: &Path) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_bloomery-serve"));
-    command.args(words).env_clear().env("HF_ENDPOINT", hub).env("HF_HUB_CACHE", cache);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut command = serving::program(words);
+    command.env("HF_ENDPOINT", hub).env("HF_HUB_CACHE", cache);
     command
-}
-
-/// A running program; killed when dropped.
-struct Serving {
-    child: Child,
-    address: String,
-}
-
-impl Serving {
-    fn start(words: &[&str], hub: &str, cache: &Path) -> Self {
-        let mut child = program(words, hub, cache).args(["--port", "0"]).spawn().unwrap();
-        let mut stderr = BufReader::new(child.stderr.take().unwrap());
-        let mut line = String::new();
-        while !line.contains("listening on ") {
-            line.clear();
-            assert!(stderr.read_line(&mut line).unwrap() > 0, "it ended before it listened");
-        }
-        let address = line.trim().rsplit("://").next().unwrap().to_owned();
-        // A pipe that nobody reads would fill up.
-        std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
-        Self { child, address }
-    }
-
-    fn ask(&self, method: &str, path: &str, body: &str) -> String {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        let length = body.len();
-        write!(stream, "{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}")
-            .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    }
-
-    fn wait_ready(&self) {
-        let start = Instant::now();
-        while !self.ask("GET", "/health", "").starts_with("HTTP/1.1 200") {
-            assert!(start.elapsed() < Duration::from_secs(60), "it never got ready");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 #[test]
 fn a_model_of_the_hub_is_downloaded_and_served() {
-    let slow = |logged: &server::Logged, _: usize| Trick {
+    let slow = |logged: &Logged, _: usize| Trick {
         // 9 MB in some 140 pieces: health can be asked before all is there.
         trickle: logged.range.map(|_| Duration::from_millis(10)),
         ..Trick::default()
     };
     let (hub, cache) = (Server::start(demo(), None, slow), cache("served"));
-    let serving = Serving::start(&["-hf", "user/repo:q4_k_m", "--hf-token", "hf_x"], &hub.address, &cache);
+    let words = ["-hf", "user/repo:q4_k_m", "--hf-token", "hf_x", "--port", "0"];
+    let serving = serving::Server::start(program(&words, &hub.address, &cache));
     let health = serving.ask("GET", "/health", "");
     assert!(health.starts_with("HTTP/1.1 503") && health.contains("Loading model"), "{health}");
     serving.wait_ready();

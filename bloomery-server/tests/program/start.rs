@@ -1,18 +1,13 @@
-//! The real program: what it prints, how it ends.
-#![expect(clippy::unwrap_used, reason = "helpers of tests")]
+//! What it prints, how it ends.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::Output;
 use std::time::{Duration, Instant};
 
-fn program(words: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_bloomery-serve"));
-    command.args(words).env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command
-}
+use crate::serving::{Server, program};
 
 fn run(words: &[&str]) -> Output {
     program(words).output().unwrap()
@@ -26,63 +21,14 @@ fn temporary(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
-/// A running server; killed when dropped.
-struct Server {
-    child: Child,
-    stderr: BufReader<std::process::ChildStderr>,
-    address: String,
+fn start(words: &[&str]) -> Server {
+    Server::start(program(words))
 }
 
-impl Server {
-    /// Starts and waits for the line that tells the address.
-    fn start(words: &[&str]) -> Self {
-        let mut child = program(words).spawn().unwrap();
-        let mut stderr = BufReader::new(child.stderr.take().unwrap());
-        let mut line = String::new();
-        while !line.contains("listening on ") {
-            line.clear();
-            assert!(stderr.read_line(&mut line).unwrap() > 0, "it ended before it listened");
-        }
-        let address = line.trim().rsplit("://").next().unwrap().to_owned();
-        Self { child, stderr, address }
-    }
-
-    fn get(&self, path: &str) -> String {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        answer
-    }
-
-    fn wait_ready(&self) {
-        let start = Instant::now();
-        while !self.get("/health").starts_with("HTTP/1.1 200") {
-            assert!(start.elapsed() < Duration::from_secs(30), "it never got ready");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    #[cfg(unix)]
-    fn signal(&self, signal: rustix::process::Signal) {
-        let pid = rustix::process::Pid::from_child(&self.child);
-        rustix::process::kill_process(pid, signal).unwrap();
-    }
-
-    /// Its exit code and what else it said.
-    fn wait(mut self) -> (Option<i32>, String) {
-        let mut rest = String::new();
-        self.stderr.read_to_string(&mut rest).unwrap();
-        (self.child.wait().unwrap().code(), rest)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // Most have ended by themselves.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+#[cfg(unix)]
+fn send(server: &Server, signal: rustix::process::Signal) {
+    let pid = rustix::process::Pid::from_child(&server.child);
+    rustix::process::kill_process(pid, signal).unwrap();
 }
 
 #[test]
@@ -147,10 +93,10 @@ fn the_environment_is_read() {
 fn one_signal_stops_it_in_order() {
     use rustix::process::Signal;
     for signal in [Signal::TERM, Signal::INT] {
-        let server = Server::start(&["--port", "0"]);
+        let server = start(&["--port", "0"]);
         server.wait_ready();
         let began = Instant::now();
-        server.signal(signal);
+        send(&server, signal);
         let address = server.address.clone();
         let (code, log) = server.wait();
         assert_eq!(code, Some(0), "{log}");
@@ -164,15 +110,15 @@ fn one_signal_stops_it_in_order() {
 #[test]
 fn a_second_signal_stops_it_at_once() {
     use rustix::process::Signal;
-    let server = Server::start(&["--port", "0"]);
+    let server = start(&["--port", "0"]);
     server.wait_ready();
     // A request that never ends keeps the orderly stop waiting.
     let mut stream = TcpStream::connect(&server.address).unwrap();
     stream.write_all(b"POST /completion HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{").unwrap();
     std::thread::sleep(Duration::from_millis(200));
-    server.signal(Signal::TERM);
+    send(&server, Signal::TERM);
     std::thread::sleep(Duration::from_millis(200));
-    server.signal(Signal::TERM);
+    send(&server, Signal::TERM);
     let (code, log) = server.wait();
     assert_eq!(code, Some(1), "{log}");
 }
@@ -183,10 +129,9 @@ fn logs_go_where_they_should() {
     use rustix::process::Signal;
     let file = temporary("serve.log");
     let _ = fs::remove_file(&file);
-    let server =
-        Server::start(&["--port", "0", "--log-format", "json", "--log-file", file.to_str().unwrap()]);
+    let server = start(&["--port", "0", "--log-format", "json", "--log-file", file.to_str().unwrap()]);
     server.wait_ready();
-    server.signal(Signal::TERM);
+    send(&server, Signal::TERM);
     let (_, log) = server.wait();
     let written = fs::read_to_string(&file).unwrap();
     for line in log.lines().chain(written.lines()) {
@@ -195,9 +140,9 @@ fn logs_go_where_they_should() {
     }
     assert!(written.contains("is ready: 4 slots of 1024 tokens"), "{written}");
 
-    let quiet = Server::start(&["--port", "0", "--log-disable"]);
+    let quiet = start(&["--port", "0", "--log-disable"]);
     quiet.wait_ready();
-    quiet.signal(Signal::TERM);
+    send(&quiet, Signal::TERM);
     assert_eq!(quiet.wait(), (Some(0), String::new()), "only the address is told");
 }
 
