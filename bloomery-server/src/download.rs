@@ -1,11 +1,9 @@
 //! A model of the Hugging Face hub, before it is loaded.
 
-use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use bloomery_core::Bytes;
-use bloomery_core::hub::{Event, Transfer};
+use bloomery_core::hub::Event;
 
 use crate::args::{HubOptions, Settings};
 use crate::exit::Failure;
@@ -47,33 +45,10 @@ fn log(event: &Event<'_>, said: &Mutex<Instant>) {
             let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
             if said.elapsed() > PROGRESS || moved.done == moved.total {
                 *said = Instant::now();
-                tracing::info!("downloading {}", Line(moved));
+                tracing::info!("{event}");
             }
         }
-        Event::Checking { file } => tracing::info!("checking {file}"),
-        Event::Waiting { file } => tracing::info!("waiting for another process that downloads {file}"),
-        Event::Retrying { why, pause } => {
-            tracing::warn!("{why}; trying again in {:.1} s", pause.as_secs_f32());
-        }
-        Event::Unreachable { why } => tracing::warn!("{why}; using what is in the cache"),
-        _ => {}
-    }
-}
-
-struct Line<'a>(&'a Transfer<'a>);
-
-impl fmt::Display for Line<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Transfer { file, number, files, done, total, rate, left, .. } = self.0;
-        let percent = 100 * done.0 / total.0.max(1);
-        write!(f, "{file}")?;
-        if *files > 1 {
-            write!(f, " ({number} of {files})")?;
-        }
-        write!(f, ": {percent} % ({done} of {total}), {}/s", Bytes(*rate as u64))?;
-        match left.filter(|left| !left.is_zero()) {
-            Some(left) => write!(f, ", {} s left", left.as_secs().max(1)),
-            None => Ok(()),
-        }
+        Event::Retrying { .. } | Event::Unreachable { .. } => tracing::warn!("{event}"),
+        _ => tracing::info!("{event}"),
     }
 }

@@ -26,11 +26,9 @@ pub(crate) fn watched(hub: Hub) -> Hub {
                 });
                 bar.set_position(moved.done.0);
             }
-            Event::Waiting { file } => say(bar.as_ref(), &format!("another process downloads {file}")),
-            Event::Retrying { why, pause } => {
-                say(bar.as_ref(), &format!("{why}; trying again in {:.1} s", pause.as_secs_f32()));
+            Event::Waiting { .. } | Event::Retrying { .. } | Event::Unreachable { .. } => {
+                say(bar.as_ref(), &event.to_string());
             }
-            Event::Unreachable { why } => say(bar.as_ref(), &format!("{why}; using what is in the cache")),
             _ => {}
         }
     })

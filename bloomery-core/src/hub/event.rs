@@ -1,12 +1,13 @@
 //! What a download tells while it runs.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use super::HubError;
 use crate::units::Bytes;
 
-/// What happens, for people who wait.
+/// What happens. Prints as a line for people who wait.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -36,7 +37,7 @@ pub enum Event<'a> {
     },
 }
 
-/// How far a download is.
+/// How far a download is. Prints as the file, percent, bytes, speed and time left.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Transfer<'a> {
@@ -54,6 +55,36 @@ pub struct Transfer<'a> {
     pub rate: f64,
     /// Time left at this rate; `None` where nothing moves.
     pub left: Option<Duration>,
+}
+
+impl fmt::Display for Event<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Transfer(transfer) => write!(f, "downloading {transfer}"),
+            Self::Checking { file } => write!(f, "checking {file}"),
+            Self::Waiting { file } => write!(f, "waiting for another process that downloads {file}"),
+            Self::Retrying { why, pause } => {
+                write!(f, "{why}; trying again in {:.1} s", pause.as_secs_f32())
+            }
+            Self::Unreachable { why } => write!(f, "{why}; using what is in the cache"),
+        }
+    }
+}
+
+impl fmt::Display for Transfer<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, number, files, done, total, rate, left } = self;
+        let percent = 100 * done.0 / total.0.max(1);
+        write!(f, "{file}")?;
+        if *files > 1 {
+            write!(f, " ({number} of {files})")?;
+        }
+        write!(f, ": {percent} % ({done} of {total}), {}/s", Bytes(*rate as u64))?;
+        match left.filter(|left| !left.is_zero()) {
+            Some(left) => write!(f, ", {} s left", left.as_secs().max(1)),
+            None => Ok(()),
+        }
+    }
 }
 
 /// Seconds that the rate is taken over.
@@ -90,6 +121,19 @@ pub(super) fn left(bytes: u64, rate: f64) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn events_print_as_lines() {
+        let (done, total) = (Bytes(1 << 20), Bytes(4 << 20));
+        let left = Some(Duration::from_secs(3));
+        let transfer = Transfer { file: "a.gguf", number: 1, files: 2, done, total, rate: 1048576.0, left };
+        assert_eq!(
+            Event::Transfer(transfer).to_string(),
+            "downloading a.gguf (1 of 2): 25 % (1.00 MiB of 4.00 MiB), 1.00 MiB/s, 3 s left"
+        );
+        let event = Event::Retrying { why: &HubError::Cancelled, pause: Duration::from_millis(1500) };
+        assert_eq!(event.to_string(), format!("{}; trying again in 1.5 s", HubError::Cancelled));
+    }
 
     #[test]
     fn the_rate_is_that_of_the_last_seconds() {

@@ -7,7 +7,7 @@
 //! // Without an environment: `Hub::new()`. Then there is no token, and the cache is in its usual place.
 //! let hub = Hub::from_environment(|name| std::env::var_os(name))?;
 //! let reference = "unsloth/Qwen3-30B-A3B-Instruct-2507-GGUF:Q4_K_M".parse()?;
-//! let plan = Engine::builder(ModelSource::Hub(reference)).hub(hub.watch(|event| println!("{event:?}"))).plan()?;
+//! let plan = Engine::builder(ModelSource::Hub(reference)).hub(hub.watch(|event| println!("{event}"))).plan()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
