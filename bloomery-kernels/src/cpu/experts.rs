@@ -21,6 +21,9 @@ use super::{Activation, Cpu, KernelError, Matrix, Scratch, Stack};
 use plan::By;
 pub(super) use plan::Plan;
 
+/// In place of an expert's number: the slot is left out.
+pub const NO_EXPERT: u32 = u32::MAX;
+
 /// Which experts each row goes to, and with which weights.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Routes {
@@ -28,7 +31,7 @@ pub struct Routes {
     pub rows: usize,
     /// Experts of a row.
     pub used: usize,
-    /// `[rows][used]` expert indices.
+    /// `[rows][used]` expert indices, or [`NO_EXPERT`].
     pub experts: Vec<u32>,
     /// `[rows][used]` weights of the experts' outputs.
     pub weights: Vec<f32>,
@@ -70,6 +73,10 @@ impl Cpu {
         let Scratch { input, hidden_rows, hidden: hidden_forms, slots, plan, .. } = scratch;
         plan.sort(routes, experts.gate.count());
         let plan = &*plan;
+        let pairs = plan.rows.len();
+        if pairs == 0 {
+            return Ok(());
+        }
 
         let mut want = Want::default();
         want.add(self, &shape.gate);
@@ -79,7 +86,6 @@ impl Cpu {
         input.tile(self, plan.lanes.len(), want, &|lane| {
             plan.lanes.get(lane).copied().flatten().map(|place| plan.rows[place as usize] as usize)
         });
-        let pairs = routes.experts.len();
         hidden_rows.resize(pairs * hidden, 0.0);
         self.gate_up(plan, experts, n, input, hidden_rows);
 
@@ -171,7 +177,9 @@ impl Kernel for Combine<'_> {
             // SAFETY: arrays and chunks of 16 values; the caller promises the instruction set.
             unsafe {
                 let mut sum = V::splat(0.0);
-                for (place, weight) in self.places.iter().zip(self.weights) {
+                for (place, weight) in
+                    self.places.iter().zip(self.weights).filter(|(at, _)| **at != NO_EXPERT)
+                {
                     let at = *place as usize * COLUMNS + c * FLOATS;
                     sum = V::load(self.slots[at..at + FLOATS].as_ptr()).fma(V::splat(*weight), sum);
                 }
@@ -210,7 +218,7 @@ impl<'a> Experts<'a> {
         KernelError::length("output of the experts", routes.rows * self.down.rows(), out.len())?;
         KernelError::length("experts of the routes", routes.rows * routes.used, routes.experts.len())?;
         KernelError::length("weights of the routes", routes.rows * routes.used, routes.weights.len())?;
-        for &expert in &routes.experts {
+        for &expert in routes.experts.iter().filter(|expert| **expert != NO_EXPERT) {
             KernelError::below("expert", expert as usize, count)?;
         }
         Ok(())

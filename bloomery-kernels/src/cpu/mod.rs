@@ -34,7 +34,7 @@ pub(crate) mod testing;
 pub use activation::Activation;
 pub use aligned::Aligned;
 pub use attention::{AttentionScratch, AttentionSpec, RowView};
-pub use experts::{Experts, Routes};
+pub use experts::{Experts, NO_EXPERT, Routes};
 pub use ffn::Ffn;
 pub use isa::Isa;
 pub use kv::{KvLayer, KvLayerMut, KvShape, KvType, PAGE, RowSlot};

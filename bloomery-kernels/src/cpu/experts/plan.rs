@@ -8,14 +8,14 @@ use super::super::gemm::{LANES, MANY};
 use super::super::product::Operand;
 use super::super::scratch::Forms;
 use super::super::{Cpu, Matrix};
-use super::Routes;
+use super::{NO_EXPERT, Routes};
 
 /// The (row, slot) pairs in the order of their experts; kept between calls.
 #[derive(Debug, Default)]
 pub(in super::super) struct Plan {
     /// Row of the pair at each place.
     pub(super) rows: Vec<u32>,
-    /// Place of pair `row * used + slot`.
+    /// Place of pair `row * used + slot`; [`NO_EXPERT`] of one that is left out.
     pub(super) places: Vec<u32>,
     /// Experts that any row selects, those with the most rows first.
     pub(super) groups: Vec<Group>,
@@ -49,7 +49,7 @@ impl Plan {
     /// Sorts the pairs by expert; within an expert they stay in order.
     pub(super) fn sort(&mut self, routes: &Routes, experts: usize) {
         let mut ends = vec![0_usize; experts + 1];
-        for &expert in &routes.experts {
+        for &expert in routes.experts.iter().filter(|expert| **expert != NO_EXPERT) {
             ends[expert as usize + 1] += 1;
         }
         self.groups.clear();
@@ -60,9 +60,13 @@ impl Plan {
                 self.groups.push(Group { expert, first: ends[expert], count, lane: 0 });
             }
         }
-        self.rows.resize(routes.experts.len(), 0);
-        self.places.resize(routes.experts.len(), 0);
+        self.rows.resize(ends[experts], 0);
+        self.places.clear();
+        self.places.resize(routes.experts.len(), NO_EXPERT);
         for (pair, &expert) in routes.experts.iter().enumerate() {
+            if expert == NO_EXPERT {
+                continue;
+            }
             let place = &mut ends[expert as usize];
             self.rows[*place] = (pair / routes.used) as u32;
             self.places[pair] = *place as u32;

@@ -58,6 +58,9 @@ fn definition(layer: &Layer, n: &[f32], routes: &Routes, out: &mut [f32]) {
         let mut sum = vec![0f32; layer.cols];
         for pair in row * routes.used..(row + 1) * routes.used {
             let expert = routes.experts[pair] as usize;
+            if routes.experts[pair] == NO_EXPERT {
+                continue;
+            }
             let (gate, up) = (run(experts.gate.matrix(expert), x), run(experts.up.matrix(expert), x));
             let mut hidden = vec![0.0; layer.hidden];
             experts.activation.gate(Isa::Scalar, &gate, &up, &mut hidden);
@@ -117,6 +120,23 @@ fn one_expert_takes_all_and_all_experts_take_one() {
     let one = Layer::new(MIX[1], 1, 512, 256);
     check(&one, &routes(17, 1, |_, _| 0));
     check(&one, &routes(40, 1, |_, _| 0));
+}
+
+#[test]
+fn slots_without_an_expert_are_left_out() {
+    let layer = Layer::new(MIX[0], 4, 256, 256);
+    let leave = |row: usize, slot: usize| (row * 3 + slot).is_multiple_of(4);
+    for rows in [1, 3, 8, 33] {
+        let mut routes = routes(rows, 3, |row, slot| (row + slot) % 4);
+        for (pair, expert) in routes.experts.iter_mut().enumerate() {
+            if leave(pair / 3, pair % 3) {
+                *expert = NO_EXPERT;
+            }
+        }
+        check(&layer, &routes);
+        routes.experts.fill(NO_EXPERT);
+        check(&layer, &routes);
+    }
 }
 
 #[test]
