@@ -50,7 +50,10 @@ pub use bloomery_kernels::cpu::{Isa, KvType, Numerics};
 pub use engine::{Engine, Facts, Logits, Turn};
 pub use error::{EngineError, Error, LoadError, PlanError, Term};
 pub use generate::{Cancel, Conversation, Generation, Params, Piece, StopReason, Timings};
-pub use plan::{CardFacts, Cards, Context, EngineBuilder, HostFacts, ModelSource, Placement, Plan, Progress};
+pub use plan::{
+    CardFacts, CardPick, Cards, Context, EngineBuilder, HostExperts, HostFacts, ModelSource, Placement, Plan,
+    Progress, ResidencyMode, TensorRules,
+};
 pub use prefix::PrefixStats;
 pub use session::Session;
 pub use state::Snapshot;

@@ -7,7 +7,7 @@ use bloomery_gguf::Gguf;
 use bloomery_kernels::cpu::{Isa, KvType, Numerics};
 
 use super::choose::Question;
-use super::{Cards, Context, HostFacts, Placement, Plan};
+use super::{Cards, Context, HostExperts, HostFacts, Placement, Plan, ResidencyMode, SplitOptions};
 use crate::arch;
 use crate::error::{LoadError, PlanError};
 #[cfg(feature = "hub")]
@@ -127,6 +127,7 @@ pub struct EngineBuilder {
     isa: Isa,
     host: Option<HostFacts>,
     cards: Option<Cards>,
+    split: SplitOptions,
     #[cfg(feature = "hub")]
     hub: Option<Hub>,
 }
@@ -147,6 +148,7 @@ impl EngineBuilder {
             isa: Isa::detect(),
             host: None,
             cards: None,
+            split: SplitOptions::default(),
             #[cfg(feature = "hub")]
             hub: None,
         }
@@ -210,6 +212,31 @@ impl EngineBuilder {
     /// Instruction set of the CPU kernels; results do not depend on it. Default: the fastest there is.
     pub fn isa(self, isa: Isa) -> Self {
         Self { isa, ..self }
+    }
+
+    /// Most memory of a card that the engine may use, whatever is free. Default: what nobody uses.
+    pub fn card_budget(mut self, budget: Bytes) -> Self {
+        self.split.card_budget = Some(budget);
+        self
+    }
+
+    /// Layers whose experts stay in host memory. Default: those that the card has no room for.
+    pub fn host_experts(mut self, experts: HostExperts) -> Self {
+        self.split.host_experts = experts;
+        self
+    }
+
+    /// Whether experts move between card and host while the engine runs. Default: they do.
+    pub fn residency(mut self, mode: ResidencyMode) -> Self {
+        self.split.residency = mode;
+        self
+    }
+
+    /// A file in which counts of chosen experts outlive the engine: read when it is loaded, if it is there, and written when it
+    /// ends. Default: none.
+    pub fn heat(mut self, path: impl Into<PathBuf>) -> Self {
+        self.split.heat = Some(path.into());
+        self
     }
 
     /// Plans for another machine than this one, or for a part of it.
@@ -291,6 +318,8 @@ impl EngineBuilder {
             step_rows: choice.step_rows,
             placement: choice.placement,
             card: choice.card,
+            split: choice.split,
+            split_options: self.split,
             numerics: self.numerics,
             isa: self.isa,
             threads,

@@ -5,7 +5,7 @@ use bloomery_kernels::cpu::{KvType, Numerics};
 
 use super::cards::{Card, Cards};
 use super::fit::{Demand, Fit, Room, fit};
-use super::{Context, HostFacts, Placement};
+use super::{Context, HostFacts, Placement, Split};
 use crate::def::ModelDef;
 use crate::error::{PlanError, Term};
 use crate::program::Program;
@@ -49,6 +49,7 @@ const CARD_SCRATCH_SHARE: u64 = 16;
 pub(super) struct Choice {
     pub(super) placement: Placement,
     pub(super) card: Option<Card>,
+    pub(super) split: Option<Split>,
     pub(super) fit: Fit,
     pub(super) step_rows: usize,
     /// What the plan takes of host memory.
@@ -68,6 +69,9 @@ impl Question<'_> {
                 let card = cards.card(number);
                 let card = card.map_err(|why| PlanError::NoCard { card: number, why })?;
                 self.on_card(number, card)
+            }
+            Placement::Split(_) | Placement::Fill(_) | Placement::Several(_) => {
+                Err(PlanError::NotOnCard { why: "splits are not planned yet".to_owned() })
             }
             Placement::Auto => {
                 let mut why = match cards.count() {
@@ -126,7 +130,16 @@ impl Question<'_> {
         let fit = fit(self.demand(before, after), self.context, &self.host_room())?;
         let host_need = fit.terms.iter().map(|term| term.bytes).sum();
         let available = self.host.available;
-        Ok(Choice { placement: Placement::Cpu, card: None, fit, step_rows, host_need, available, why })
+        Ok(Choice {
+            placement: Placement::Cpu,
+            card: None,
+            split: None,
+            fit,
+            step_rows,
+            host_need,
+            available,
+            why,
+        })
     }
 
     #[cfg(feature = "cuda")]
@@ -169,6 +182,7 @@ impl Question<'_> {
         Ok(Choice {
             placement: Placement::Card(number),
             card: Some(card),
+            split: None,
             fit,
             step_rows,
             host_need,

@@ -3,15 +3,22 @@
 mod builder;
 mod cards;
 mod choose;
+mod experts;
 mod fit;
 mod host;
 mod placement;
+mod split;
 
 pub use builder::{EngineBuilder, ModelSource};
 pub(crate) use cards::Card;
 pub use cards::{CardFacts, Cards};
+pub use experts::{HostExperts, TensorRules};
 pub use host::HostFacts;
-pub use placement::{Context, Placement};
+pub use placement::{CardPick, Context, Placement};
+pub use split::ResidencyMode;
+#[expect(unused_imports, reason = "the backend reads them")]
+pub(crate) use split::{LayerSplit, SlotPool};
+pub(crate) use split::{Split, SplitOptions};
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -43,6 +50,9 @@ pub struct Plan {
     pub(crate) why: Option<String>,
     pub(crate) placement: Placement,
     pub(crate) card: Option<Card>,
+    /// Of a model whose experts are on both sides: those of [`Placement::Split`], and no others.
+    pub(crate) split: Option<Split>,
+    pub(crate) split_options: SplitOptions,
     pub(crate) numerics: Numerics,
     pub(crate) isa: Isa,
     pub(crate) threads: NonZeroUsize,
@@ -80,6 +90,10 @@ impl Plan {
     pub fn device(&self) -> String {
         match (&self.card, self.placement) {
             (Some(card), Placement::Card(number)) => format!("CUDA{number} ({})", card.facts.name),
+            (Some(card), Placement::Split(number)) => {
+                let (name, isa, threads) = (&card.facts.name, self.isa, self.threads);
+                format!("CUDA{number} ({name}) and the CPU ({isa:?}, {threads} threads)")
+            }
             _ => format!("the CPU ({:?}, {} threads)", self.isa, self.threads),
         }
     }

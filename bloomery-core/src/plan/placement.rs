@@ -16,6 +16,24 @@ pub enum Placement {
     Cpu,
     /// Everything in the memory of the card of this number.
     Card(usize),
+    /// All but experts on the card of this number, and as many experts as fit; the others are computed by the CPU.
+    Split(usize),
+    /// Everything on one card if it fits, else [`Split`](Self::Split) with it.
+    Fill(CardPick),
+    /// Spread over so many cards: not in this release, so that plans are refused.
+    Several(usize),
+}
+
+/// One of the cards of a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CardPick {
+    /// The one with most memory, of equal ones the first.
+    Largest,
+    /// The one with least memory, of equal ones the first.
+    Smallest,
+    /// The one of this number.
+    Number(usize),
 }
 
 impl Placement {
@@ -36,6 +54,12 @@ impl Placement {
     pub fn card(number: usize) -> Self {
         Self::Card(number)
     }
+
+    /// All but experts on one card, and as many of them as fit; the CPU computes the others.
+    #[must_use]
+    pub fn split(number: usize) -> Self {
+        Self::Split(number)
+    }
 }
 
 impl fmt::Display for Placement {
@@ -44,6 +68,11 @@ impl fmt::Display for Placement {
             Self::Auto => f.write_str("auto"),
             Self::Cpu => f.write_str("cpu"),
             Self::Card(number) => write!(f, "cuda{number}"),
+            Self::Split(number) => write!(f, "cuda{number}+cpu"),
+            Self::Fill(CardPick::Largest) => f.write_str("a"),
+            Self::Fill(CardPick::Smallest) => f.write_str("gate"),
+            Self::Fill(CardPick::Number(number)) => write!(f, "{number}"),
+            Self::Several(count) => write!(f, "{count} cards"),
         }
     }
 }
