@@ -153,6 +153,15 @@ impl Gguf {
         self.parts.iter().map(|part| part.bytes.get().len() as u64).sum()
     }
 
+    /// All bytes of every file that is mapped, tensor data among them: for whoever lets a device read them in place. Files
+    /// that are not mapped are left out.
+    pub fn mappings(&self) -> impl Iterator<Item = &[u8]> {
+        self.parts.iter().filter_map(|part| match &part.bytes {
+            Bytes::Mapped(map) => Some(&map[..]),
+            Bytes::Static(_) | Bytes::Owned(_) => None,
+        })
+    }
+
     /// The version of the format: 2 or 3.
     #[must_use]
     pub fn version(&self) -> u32 {

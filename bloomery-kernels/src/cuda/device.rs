@@ -34,6 +34,8 @@ pub struct DeviceInfo {
     pub shared_per_block: u32,
     /// Shared memory of a multiprocessor.
     pub shared_per_processor: u32,
+    /// Whether it copies from the pages of a file that is mapped for reading.
+    pub copies_mappings: bool,
 }
 
 impl DeviceInfo {
@@ -218,6 +220,7 @@ fn info(context: &Arc<CudaContext>, ordinal: usize) -> Result<DeviceInfo, CudaEr
         l2: attribute(Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)?.into(),
         shared_per_block: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
         shared_per_processor: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR)?,
+        copies_mappings: attribute(Attribute::CU_DEVICE_ATTRIBUTE_READ_ONLY_HOST_REGISTER_SUPPORTED)? != 0,
     })
 }
 

@@ -214,6 +214,10 @@ impl<T: Pod> Pinned<T> {
         Ok(Self { start, len, device: device.clone() })
     }
 
+    pub(super) fn device(&self) -> &Device {
+        &self.device
+    }
+
     /// The values.
     #[must_use]
     pub fn values(&self) -> &[T] {

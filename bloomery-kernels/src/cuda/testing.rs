@@ -48,6 +48,7 @@ impl DeviceInfo {
             l2: 1 << 20,
             shared_per_block: 227 << 10,
             shared_per_processor: 228 << 10,
+            copies_mappings: true,
         }
     }
 }
