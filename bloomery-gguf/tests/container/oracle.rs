@@ -68,6 +68,7 @@ fn tensors_read() {
     assert_eq!((third.row_len(), third.rows(), third.elements(), third.shard()), (5, 1, 5, 0));
     assert_eq!(gguf.data(third)[2..4], 0x3c00u16.to_le_bytes());
     assert_eq!((gguf.version(), gguf.file_bytes(), gguf.paths().count()), (3, ORACLE.len() as u64, 0));
+    assert_eq!(gguf.mappings().count(), 0, "it is in memory, not in a mapping");
 }
 
 #[test]

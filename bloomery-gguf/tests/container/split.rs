@@ -49,6 +49,8 @@ fn opens_from_any_shard() {
         }
         let paths: Vec<_> = (0..3).map(|number| path(&folder, number, 3)).collect();
         assert_eq!(gguf.paths().collect::<Vec<_>>(), paths);
+        let mapped: usize = gguf.mappings().map(<[u8]>::len).sum();
+        assert_eq!((gguf.mappings().count(), mapped as u64), (paths.len(), gguf.file_bytes()));
         let sizes: u64 = paths.iter().map(|path| fs::metadata(path).unwrap().len()).sum();
         assert_eq!(gguf.file_bytes(), sizes);
     }
