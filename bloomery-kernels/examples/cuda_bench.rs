@@ -227,6 +227,7 @@ impl Model {
                 experts: layer.experts.slice(0..rows * USED)?,
                 weights: Self::rows(&self.weights, rows)?,
                 used: USED,
+                seats: None,
             }),
             gate: gate.clone(),
             up: up.clone(),

@@ -58,6 +58,8 @@ mod rounded;
 mod rounding;
 #[cfg(feature = "route")]
 mod route;
+#[cfg(feature = "seats")]
+mod seats;
 mod simt;
 #[cfg(any(feature = "products", feature = "tiles"))]
 mod stages;

@@ -43,6 +43,8 @@ pub struct ProductArgs {
     pub tile_count: u64,
     /// u32 pairs by expert.
     pub order: u64,
+    /// `[..]` u32: the seats of experts, matrices are those of seats; or 0: each expert has the matrices with its number.
+    pub seats: u64,
     /// Bytes from one expert's tiles to the next one's, for each part.
     pub strides: [u64; PARTS],
     /// The products; `before` counts blocks of 128 rows. Outputs have a row for every pair.
@@ -63,6 +65,10 @@ pub struct ProductArgs {
     pub columns: u32,
     /// Stages, 2 to 4: one is multiplied while others come in.
     pub stages: u32,
+    /// Matrices of a part: a seat beyond has none, and its products are 0.
+    pub matrices: u32,
+    /// Makes the size a multiple of 8.
+    pub reserved: u32,
 }
 
 /// `out[token] += sum over slots of weight * y[pair]`.
@@ -88,7 +94,7 @@ pub struct CombineArgs {
 }
 
 const _: () = assert!(size_of::<RoundArgs>() == 64 && align_of::<RoundArgs>() == 8);
-const _: () = assert!(size_of::<ProductArgs>() == 80 + 56 * PARTS && align_of::<ProductArgs>() == 8);
+const _: () = assert!(size_of::<ProductArgs>() == 96 + 56 * PARTS && align_of::<ProductArgs>() == 8);
 const _: () = assert!(size_of::<CombineArgs>() == 48 && align_of::<CombineArgs>() == 8);
 
 /// How a block of the rows of activations lies in shared memory.

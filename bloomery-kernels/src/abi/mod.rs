@@ -16,6 +16,7 @@ pub mod rope;
 pub mod rounded;
 pub mod route;
 pub mod routes;
+pub mod seats;
 pub mod shape;
 pub mod take;
 pub mod tiles;

@@ -36,6 +36,7 @@ device! {
     stages: "../../device/src/stages.rs",
     tiles: "../../device/src/tiles/mod.rs",
     route: "../../device/src/route/mod.rs",
+    seats: "../../device/src/seats/mod.rs",
     take: "../../device/src/take.rs",
     rope: "../../device/src/rope.rs",
 }
@@ -106,6 +107,8 @@ pub(super) fn run(info: &DeviceInfo, launch: &Launch) {
         "route_choose": route::route_choose,
         "group_count": route::group_count,
         "group_place": route::group_place,
+        "seats_offer": seats::offer::offer,
+        "seats_collect": seats::collect::collect,
         "take": take::take,
         "candidates_find": candidates::candidates_find,
         "candidates_merge": candidates::candidates_merge,

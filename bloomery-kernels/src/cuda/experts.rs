@@ -24,6 +24,9 @@ pub struct Routed {
     pub weights: Span<f32>,
     /// Experts of a row.
     pub used: usize,
+    /// `[count]`: the matrices of expert `e` are those with number `seats[e]`, and there are `count` experts. Without, they are those
+    /// with its own number. For many rows and weights in tiles.
+    pub seats: Option<Span<u32>>,
 }
 
 /// `out[row] += sum over slots of weight * down_e(silu(gate_e n) * (up_e n))`, `n` being `norm(x[row])` or `x[row]`.
@@ -87,9 +90,13 @@ impl FeedForward {
                 Some(workspace) if self.rows > TOKENS as usize && self.down.rows().is_multiple_of(4) => {
                     many::feed_forward(self, info, classes, workspace)
                 }
-                workspace => few::feed_forward(self, info, classes, workspace.as_ref()),
+                workspace => {
+                    self.refuse_seats()?;
+                    few::feed_forward(self, info, classes, workspace.as_ref())
+                }
             };
         }
+        self.refuse_seats()?;
         let mut launches = Vec::new();
         if classes[0] != classes[1] && classes.contains(&Class::Float) {
             // Floats in one half only: rare, and a row at a time.
@@ -123,6 +130,19 @@ impl FeedForward {
         self.routed.as_ref().map_or(1, |routed| routed.used)
     }
 
+    /// Experts of the layer.
+    pub(super) fn experts(&self) -> usize {
+        let seats = self.routed.as_ref().and_then(|routed| routed.seats.as_ref());
+        seats.map_or(self.gate.count(), Span::len)
+    }
+
+    /// An error if experts have seats: the kernels for few rows take the numbers of seats.
+    fn refuse_seats(&self) -> Result<(), CudaError> {
+        let seats = self.routed.as_ref().and_then(|routed| routed.seats.as_ref()).map_or(0, Span::len);
+        let rule = || format!("0 but for more than {TOKENS} rows, tiles and a workspace");
+        CudaError::require(KERNEL, "seats", seats as u64, seats == 0, rule)
+    }
+
     /// The classes of the two halves.
     fn check(&self) -> Result<[Class; 2], CudaError> {
         let equal = |what, found: usize, expected: usize| {
@@ -147,7 +167,7 @@ impl FeedForward {
         if let Some((gain, _)) = &self.norm {
             equal("values of the gain", gain.len(), gate.cols())?;
         }
-        if let Some(Routed { experts, weights, used }) = &self.routed {
+        if let Some(Routed { experts, weights, used, .. }) = &self.routed {
             equal("experts of the routes", experts.len(), self.rows * used)?;
             equal("weights of the routes", weights.len(), self.rows * used)?;
             let fits = *used > 0 && *used <= PAIRS as usize;
@@ -238,7 +258,7 @@ impl FeedForward {
         let count = self.gate.count() as u32;
         match &self.routed {
             None => Routes { experts: 0, weights: 0, used: 1, count },
-            Some(Routed { experts, weights, used }) => Routes {
+            Some(Routed { experts, weights, used, .. }) => Routes {
                 experts: experts.address() + at(*used),
                 weights: weights.address() + at(*used),
                 used: *used as u32,

@@ -21,6 +21,8 @@ pub(super) struct Allocation {
 
 enum Owner {
     Card(Device),
+    /// Memory of the host that kernels reach, at this address there.
+    Mapped(Device, u64),
     /// In place of a card: kernels run on the host in tests.
     #[cfg(test)]
     Host(#[expect(dead_code, reason = "keeps the memory")] Vec<[u128; 16]>),
@@ -35,9 +37,35 @@ impl Drop for Allocation {
                 // SAFETY: allocated by `Buffer::new` and freed only here. The driver waits for queued work that may use it.
                 let _ = unsafe { result::free_sync(self.address) };
             }
+            Owner::Mapped(device, host) => {
+                // As above. The driver does not wait for kernels that use memory of the host, so this does.
+                let _ = device.synchronize();
+                // SAFETY: allocated by `Allocation::mapped` and freed only here; no work is queued that may use it.
+                let _ = unsafe { result::free_host(*host as *mut _) };
+            }
             #[cfg(test)]
             Owner::Host(_) => {}
         }
+    }
+}
+
+impl Allocation {
+    /// Host memory of `bytes` bytes, all 0, that kernels read and write in place, and its address on the host.
+    fn mapped(device: &Device, bytes: usize) -> Result<(Self, u64), CudaError> {
+        device.bind()?;
+        let flags = sys::CU_MEMHOSTALLOC_DEVICEMAP | sys::CU_MEMHOSTALLOC_PORTABLE;
+        // SAFETY: allocates and clears `bytes` bytes, which `drop` frees.
+        let start = unsafe {
+            let start = result::malloc_host(bytes, flags).map_err(CudaError::driver("cuMemHostAlloc"))?;
+            start.cast::<u8>().write_bytes(0, bytes);
+            start
+        };
+        let mut address = 0;
+        // SAFETY: `start` was allocated for this, and `address` is there to be written to.
+        let asked = unsafe { sys::cuMemHostGetDevicePointer_v2(&raw mut address, start, 0) }.result();
+        let memory = Self { address, owner: Owner::Mapped(device.clone(), start as u64) };
+        asked.map_err(CudaError::driver("cuMemHostGetDevicePointer"))?;
+        Ok((memory, start as u64))
     }
 }
 
@@ -61,6 +89,13 @@ impl<T: Pod> Buffer<T> {
         };
         let memory = Arc::new(Allocation { address, owner: Owner::Card(device.clone()) });
         Ok(Self { all: Span { memory, offset: 0, len, values: PhantomData } })
+    }
+
+    /// Memory of the host in the buffer's place, which kernels read and write over the bus; and its address on the host.
+    pub(super) fn mapped(device: &Device, len: usize) -> Result<(Self, u64), CudaError> {
+        let bytes = (len * size_of::<T>()).next_multiple_of(GRANULE).max(GRANULE);
+        let (memory, host) = Allocation::mapped(device, bytes)?;
+        Ok((Self { all: Span { memory: Arc::new(memory), offset: 0, len, values: PhantomData } }, host))
     }
 
     /// Host memory in place of a card's, with the same alignment and padding.

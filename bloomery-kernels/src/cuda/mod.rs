@@ -8,6 +8,7 @@
 //! Device       one card: what it can do, its memory, its modules
 //! Buffer, Span memory of the card, and a part of it; Pinned: host memory that the card reads at full speed
 //! Stream       where work is queued; a Graph is work that was captured from it and runs again as a whole
+//! Registered   host memory from elsewhere that the card copies from; Desk: where kernels leave work for the host
 //! Launch       one kernel with checked arguments: what the launchers (norm, ...) make and a stream takes
 //! ```
 //!
@@ -35,9 +36,11 @@ mod module;
 mod norm;
 mod pack;
 mod project;
+mod registered;
 mod ring;
 mod rope;
 mod route;
+mod seats;
 mod staging;
 mod stream;
 mod take;
@@ -64,9 +67,11 @@ pub use memory::{Buffer, Pinned, Span};
 pub use norm::{NormQuantize, Rounded};
 pub use pack::{Pack, TILE_ROWS};
 pub use project::{Product, Project};
+pub use registered::Registered;
 pub use ring::Tuning;
 pub use rope::{Rope, RopeAngles, RopeAppend};
 pub use route::{Group, Route, Tiles};
+pub use seats::{Collect, Desk, DeskShape, NOWHERE, Numbers, Seat};
 pub use staging::Staging;
 pub use stream::{Event, Stream};
 pub use take::Take;

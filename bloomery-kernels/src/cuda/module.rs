@@ -38,6 +38,7 @@ family!(PREFILL: "prefill");
 family!(PROJECT_FLOAT: "project_float");
 family!(ROUTE: "route");
 family!(SAMPLE: "sample");
+family!(SEATS: "seats");
 family!(ROPE: "rope");
 
 /// Every family.
@@ -53,6 +54,7 @@ pub(super) static ALL: &[&Family] = &[
     &PROJECT_FLOAT,
     &ROUTE,
     &SAMPLE,
+    &SEATS,
     &ROPE,
 ];
 

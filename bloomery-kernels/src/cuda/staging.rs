@@ -49,7 +49,7 @@ impl Staging {
         // what `to` lies in.
         unsafe { result::memcpy_htod_async(to.address(), staged, stream.raw()) }
             .map_err(CudaError::driver("cuMemcpyHtoDAsync"))?;
-        self.sent = Some((stream.event()?, to.memory().clone()));
+        self.sent = Some((stream.mark()?, to.memory().clone()));
         Ok(())
     }
 

@@ -39,6 +39,11 @@ impl Stream {
         }
     }
 
+    /// Whether what is queued becomes part of a graph.
+    pub(super) fn captures(&self) -> bool {
+        self.captured.is_some()
+    }
+
     /// Waits for everything queued.
     ///
     /// # Errors
@@ -86,6 +91,20 @@ impl Stream {
         Ok(())
     }
 
+    /// Queues setting every word to the same value.
+    ///
+    /// # Errors
+    /// [`CudaError::Driver`].
+    pub fn fill_words(&mut self, to: &Span<u32>, word: u32) -> Result<(), CudaError> {
+        self.device.bind()?;
+        // SAFETY: the span's memory lives and has as many words.
+        unsafe { sys::cuMemsetD32Async(to.address(), word, to.len(), self.raw()) }
+            .result()
+            .map_err(CudaError::driver("cuMemsetD32Async"))?;
+        self.keep(std::slice::from_ref(to.memory()));
+        Ok(())
+    }
+
     /// Queues a mark for [`Event::micros_since`].
     ///
     /// # Errors
@@ -93,6 +112,32 @@ impl Stream {
     pub fn event(&mut self) -> Result<Event, CudaError> {
         let flags = Some(sys::CUevent_flags::CU_EVENT_DEFAULT);
         Ok(Event(self.stream.record_event(flags).map_err(CudaError::driver("cuEventRecord"))?))
+    }
+
+    /// Queues a mark that can be waited for, here and in other streams; it has no time, which makes it cheaper.
+    ///
+    /// # Errors
+    /// [`CudaError::Driver`].
+    pub fn mark(&mut self) -> Result<Event, CudaError> {
+        let flags = Some(sys::CUevent_flags::CU_EVENT_DISABLE_TIMING);
+        Ok(Event(self.stream.record_event(flags).map_err(CudaError::driver("cuEventRecord"))?))
+    }
+
+    /// Queues a mark in place of an earlier one, so that no new one has to be made. Who waits for that already waits for the
+    /// earlier moment.
+    ///
+    /// # Errors
+    /// [`CudaError::Driver`], also for an event of another card.
+    pub fn mark_again(&mut self, event: &mut Event) -> Result<(), CudaError> {
+        event.0.record(&self.stream).map_err(CudaError::driver("cuEventRecord"))
+    }
+
+    /// What is queued after this starts when `event`, a moment in another stream, has come. The host does not wait.
+    ///
+    /// # Errors
+    /// [`CudaError::Driver`].
+    pub fn wait(&mut self, event: &Event) -> Result<(), CudaError> {
+        self.stream.wait(&event.0).map_err(CudaError::driver("cuStreamWaitEvent"))
     }
 
     /// Everything that `work` queues as a graph, which runs again as a whole. Nothing of it runs now.
@@ -130,6 +175,14 @@ impl Event {
     /// [`CudaError::Driver`] if work queued before failed.
     pub fn wait(&self) -> Result<(), CudaError> {
         self.0.synchronize().map_err(CudaError::driver("cuEventSynchronize"))
+    }
+
+    /// Whether this moment has come.
+    ///
+    /// # Errors
+    /// [`CudaError::Driver`] if work queued before failed.
+    pub fn is_over(&self) -> Result<bool, CudaError> {
+        self.0.try_is_complete().map_err(CudaError::driver("cuEventQuery"))
     }
 
     /// Waits for this moment and returns the time since an earlier one.

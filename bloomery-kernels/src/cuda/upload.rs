@@ -44,7 +44,7 @@ impl<T: Pod> Upload<T> {
         // SAFETY: both sides have room for the values. `staged` is neither written to nor freed before `wait`.
         unsafe { result::memcpy_htod_async(self.to.span().address(), staged, stream.raw()) }
             .map_err(CudaError::driver("cuMemcpyHtoDAsync"))?;
-        self.sent = Some(stream.event()?);
+        self.sent = Some(stream.mark()?);
         Ok(())
     }
 

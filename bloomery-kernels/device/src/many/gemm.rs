@@ -192,6 +192,9 @@ pub(crate) unsafe fn products(args: ProductArgs) {
         }
         let at = args.tiles + 16 * u64::from(tile);
         (expert, first, rows) = (ld_global_u32(at), ld_global_u32(at + 4), ld_global_u32(at + 8));
+        if args.seats != 0 {
+            expert = ld_global_u32(args.seats + 4 * u64::from(expert));
+        }
     }
     let rows = if rows < columns { rows } else { columns };
     let (mut part, mut stride, mut p) = (args.parts[0], args.strides[0], 1);
@@ -202,7 +205,7 @@ pub(crate) unsafe fn products(args: ProductArgs) {
         p += 1;
     }
     let y = ROWS / 16 * (down - part.before) + warp;
-    let exists = 16 * y < part.rows;
+    let exists = 16 * y < part.rows && expert < args.matrices;
     let tiles = u64::from(y) * u64::from(args.blocks) * u64::from(part.tile_bytes);
     let weight = if exists { part.weight + u64::from(expert) * stride + tiles } else { 0 };
     let work = Work { part, y, weight, rows };

@@ -5,6 +5,11 @@ use core::arch::{asm, global_asm};
 #[path = "gpu_memory.rs"]
 mod memory;
 pub(crate) use memory::*;
+#[cfg(feature = "seats")]
+#[path = "gpu_system.rs"]
+mod system;
+#[cfg(feature = "seats")]
+pub(crate) use system::*;
 #[cfg(feature = "wide")]
 #[path = "gpu_tensor.rs"]
 mod tensor;

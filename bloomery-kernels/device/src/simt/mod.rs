@@ -13,12 +13,16 @@ mod host;
 #[cfg(not(target_arch = "nvptx64"))]
 mod host_run;
 #[cfg(not(target_arch = "nvptx64"))]
+mod host_system;
+#[cfg(not(target_arch = "nvptx64"))]
 mod host_tensor;
 
 #[cfg(target_arch = "nvptx64")]
 pub(crate) use gpu::*;
 #[cfg(not(target_arch = "nvptx64"))]
 pub(crate) use host::*;
+#[cfg(not(target_arch = "nvptx64"))]
+pub(crate) use host_system::*;
 #[cfg(not(target_arch = "nvptx64"))]
 pub(crate) use host_tensor::*;
 

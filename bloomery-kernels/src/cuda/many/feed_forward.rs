@@ -46,15 +46,15 @@ pub(in super::super) fn feed_forward(
     let grouped = match routed {
         None => None,
         Some(Routed { experts, .. }) => {
-            let size = columns(rows);
-            let most = Group::most_tiles(pairs, gate.count(), size);
+            let (size, count) = (columns(rows), op.experts());
+            let most = Group::most_tiles(pairs, count, size);
             let group = Group {
                 experts: experts.clone(),
-                count: gate.count(),
-                offsets: workspace.take(gate.count() + 1)?,
+                count,
+                offsets: workspace.take(count + 1)?,
                 order: workspace.take(pairs)?,
                 tiles: Tiles { size, list: workspace.take(4 * most)?, count: workspace.take(1)? },
-                scratch: workspace.take(Group::scratch_len(pairs, gate.count()))?,
+                scratch: workspace.take(Group::scratch_len(pairs, count))?,
             };
             launches.extend(group.launches(info)?);
             Some((group, most))
@@ -62,7 +62,13 @@ pub(in super::super) fn feed_forward(
     };
     let whose = |used| match &grouped {
         None => Whose::All,
-        Some((group, most)) => Whose::Experts { tiles: &group.tiles, most: *most, order: &group.order, used },
+        Some((group, most)) => Whose::Experts {
+            tiles: &group.tiles,
+            most: *most,
+            order: &group.order,
+            seats: routed.as_ref().and_then(|routed| routed.seats.as_ref()),
+            used,
+        },
     };
 
     let rounded = Rows::new(&mut workspace, rows, cols, scales[0])?;
@@ -105,7 +111,7 @@ fn combine(op: &FeedForward, info: &DeviceInfo, routed: &Routed, y: &Span<f32>) 
         tokens: tokens as u32,
         cols: cols as u32,
         used: routed.used as u32,
-        count: op.gate.count() as u32,
+        count: op.experts() as u32,
     };
     let uses = [y.memory(), op.out.memory(), routed.experts.memory(), routed.weights.memory()];
     let quads = tokens * cols / 4;

@@ -25,8 +25,8 @@ pub(super) struct Target<'a> {
 pub(super) enum Whose<'a> {
     /// All, with the first matrices.
     All,
-    /// Pairs by expert; row `pair / used` is a pair's.
-    Experts { tiles: &'a Tiles, most: usize, order: &'a Span<u32>, used: usize },
+    /// Pairs by expert; row `pair / used` is a pair's. Experts may have other numbers among the matrices.
+    Experts { tiles: &'a Tiles, most: usize, order: &'a Span<u32>, seats: Option<&'a Span<u32>>, used: usize },
 }
 
 /// Rows of activations of a block: fewer leave room for more stages.
@@ -54,15 +54,18 @@ pub(super) fn products(
     args.columns = columns(rows) as u32;
     let mut across = rows.div_ceil(columns(rows));
     let mut read = 1;
-    if let Whose::Experts { tiles, most, order, used } = whose {
+    if let Whose::Experts { tiles, most, order, seats, used } = whose {
         (args.tiles, args.tile_count, args.order) =
             (tiles.list.address(), tiles.count.address(), order.address());
         args.used = *used as u32;
+        args.seats = seats.map_or(0, Span::address);
+        uses.extend(seats.map(|seats| seats.memory().clone()));
         uses.extend([tiles.list.memory().clone(), tiles.count.memory().clone(), order.memory().clone()]);
         args.columns = tiles.size as u32;
         across = *most;
         read = most.min(&targets.first().map_or(1, |target| target.weight.count())).to_owned();
     }
+    args.matrices = targets.iter().map(|target| target.weight.count()).min().unwrap_or(0) as u32;
     let mut bytes = rows * cols;
     for (target, (argument, stride)) in targets.iter().zip(args.parts.iter_mut().zip(&mut args.strides)) {
         let Target { weight, bias, out, accumulate } = target;

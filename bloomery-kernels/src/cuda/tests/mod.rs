@@ -12,4 +12,5 @@ mod paged;
 mod project;
 mod rope;
 mod route;
+mod seats;
 mod take;

@@ -34,6 +34,7 @@ pub(in crate::backend::cuda) fn routed(
         experts: frame.memory.experts.slice(0..rows * used)?,
         weights: frame.memory.expert_weights.slice(0..rows * used)?,
         used,
+        seats: None,
     };
     launches(frame, x, None, Some(routed), [gate, up, down], out)
 }
