@@ -36,6 +36,8 @@ mod layers;
 mod plan;
 mod prefix;
 mod program;
+#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "the engine does not use it yet"))]
+mod residency;
 pub mod sampling;
 pub mod scheduler;
 mod session;
@@ -52,6 +54,7 @@ pub use error::{EngineError, Error, LoadError, PlanError, Term};
 pub use generate::{Cancel, Conversation, Generation, Params, Piece, StopReason, Timings};
 pub use plan::{CardFacts, Cards, Context, EngineBuilder, HostFacts, ModelSource, Placement, Plan, Progress};
 pub use prefix::PrefixStats;
+pub use residency::HeatError;
 pub use session::Session;
 pub use state::Snapshot;
 pub use units::Bytes;
