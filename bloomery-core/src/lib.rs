@@ -36,6 +36,8 @@ mod layers;
 mod plan;
 mod prefix;
 mod program;
+#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "the engine does not use it yet"))]
+mod residency;
 pub mod sampling;
 pub mod scheduler;
 mod session;
@@ -55,6 +57,7 @@ pub use plan::{
     Progress, ResidencyMode, TensorRules,
 };
 pub use prefix::PrefixStats;
+pub use residency::HeatError;
 pub use session::Session;
 pub use state::Snapshot;
 pub use units::Bytes;
