@@ -52,6 +52,8 @@ pub enum ResidencyMode {
 pub(crate) struct SplitOptions {
     /// Most bytes of the card that a plan may use.
     pub(crate) card_budget: Option<Bytes>,
+    /// What stays free of the card, unless the plan is to choose.
+    pub(crate) card_margin: Option<Bytes>,
     pub(crate) host_experts: HostExperts,
     pub(crate) residency: ResidencyMode,
     /// Where counts of earlier runs are read from and written to.
