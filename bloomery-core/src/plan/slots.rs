@@ -51,8 +51,8 @@ impl Routed {
         self.shapes.iter().map(ring).sum()
     }
 
-    /// Divides memory, at least [`least`](Self::least): rings first, then the same number of slots for every layer, and what
-    /// is left to the lowest pool.
+    /// Divides memory, at least [`least`](Self::least): rings first, then the same number of slots for every layer, and with
+    /// what is left one more for some, the lowest pool first.
     pub(super) fn spread(&self, memory: Bytes) -> Split {
         let share = if self.has_residents() { memory.0 / RING_SHARE } else { memory.0 };
         let wanted: Vec<usize> = self.shapes.iter().map(|shape| self.wave(shape)).collect();
@@ -101,7 +101,7 @@ impl Routed {
         let mut left = memory.saturating_sub(cost(&slots));
         for (shape, slots) in self.shapes.iter().zip(&mut slots) {
             let fitting = usize::try_from(left / shape.expert.0.max(1)).unwrap_or(usize::MAX);
-            let more = fitting.min(shape.residents - *slots);
+            let more = fitting.min(shape.residents - *slots).min(shape.layers);
             *slots += more;
             left -= bytes(shape, more);
         }
@@ -185,7 +185,7 @@ mod tests {
         let none = routed(&[Shape { residents: 0, layers: 0, ..shape(3, 128, 48) }]);
         assert!(!none.has_residents());
         let split = none.spread(Bytes(200 * MB));
-        assert_eq!((split.pools[0].slots, split.pools[0].ring), (0, 64), "{split:?}");
+        assert_eq!((split.pools[0].slots, split.pools[0].ring), (0, 66), "{split:?}");
         let half = routed(&[Shape { residents: 128 * 24, layers: 24, ..shape(3, 128, 48) }]);
         assert_eq!(half.spread(Bytes(100_000 * MB)).pools[0].slots, 128 * 24);
         let [slots, _] = half.terms(&half.spread(Bytes(3_000 * MB)));
