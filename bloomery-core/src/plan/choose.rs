@@ -148,11 +148,11 @@ impl Question<'_> {
 
     /// A card as far as it may be used.
     fn card(&self, number: usize, cards: &Cards) -> Result<Card, PlanError> {
-        let card = cards.card(number).map_err(|why| PlanError::NoCard { card: number, why })?;
-        Ok(match self.options.card_budget {
-            Some(budget) => Card { facts: card.facts.within(budget), ..card },
-            None => card,
-        })
+        let mut card = cards.card(number).map_err(|why| PlanError::NoCard { card: number, why })?;
+        if let Some(budget) = self.options.card_budget {
+            card.facts = card.facts.within(budget);
+        }
+        Ok(card)
     }
 
     pub(super) fn demand(&self, before: Vec<Term>, after: Vec<Term>) -> Demand {

@@ -32,6 +32,10 @@ pub enum HostExperts {
 /// ```
 #[derive(Debug, Clone)]
 pub struct TensorRules {
+    #[cfg_attr(
+        not(any(feature = "cuda", test)),
+        expect(dead_code, reason = "without kernels nothing is on a card")
+    )]
     rules: Vec<(Regex, Side)>,
     text: String,
 }
@@ -43,12 +47,17 @@ enum Side {
 }
 
 /// The three stacks of a routed layer and the layer's number in the model.
+#[cfg_attr(
+    not(any(feature = "cuda", test)),
+    expect(dead_code, reason = "without kernels nothing is on a card")
+)]
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RoutedLayer<'a> {
     pub(super) layer: usize,
     pub(super) stacks: [&'a str; 3],
 }
 
+#[cfg(any(feature = "cuda", test))]
 impl HostExperts {
     /// For each routed layer, whether its experts stay in host memory where everything else is on card `number`. `tensors`
     /// are the names of all tensors.
@@ -101,7 +110,10 @@ impl TensorRules {
         }
         Ok(Self { rules, text: text.to_owned() })
     }
+}
 
+#[cfg(any(feature = "cuda", test))]
+impl TensorRules {
     fn side(&self, tensor: &str) -> Option<Side> {
         self.rules.iter().find_map(|(pattern, side)| pattern.is_match(tensor).then_some(*side))
     }

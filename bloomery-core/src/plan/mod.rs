@@ -25,7 +25,9 @@ pub use host::HostFacts;
 pub use placement::{CardPick, Context, Placement};
 pub use predict::Predicted;
 pub use split::ResidencyMode;
-pub(crate) use split::{LayerSplit, SlotPool, Split, SplitOptions};
+#[cfg(any(feature = "cuda", test))]
+pub(crate) use split::{LayerSplit, SlotPool};
+pub(crate) use split::{Split, SplitOptions};
 
 use std::fmt;
 use std::num::NonZeroUsize;
