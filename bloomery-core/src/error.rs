@@ -123,7 +123,12 @@ pub enum PlanError {
     #[error(transparent)]
     Load(#[from] LoadError),
     /// The model and its caches are larger than the memory of a device.
-    #[error("does not fit {device}: {need} needed, {free} available [{}]{}", joined(terms), held(holders))]
+    #[error(
+        "does not fit {device}: {need} needed, {free} available [{}]{}{}",
+        joined(terms),
+        held(holders),
+        before(tried)
+    )]
     DoesNotFit {
         /// The device, for people.
         device: String,
@@ -135,6 +140,8 @@ pub enum PlanError {
         terms: Vec<Term>,
         /// Other programs that have memory of the device, as far as is known.
         holders: Vec<String>,
+        /// What was tried before this device, and why it was not possible.
+        tried: Vec<String>,
     },
     /// The card that was asked for cannot be used.
     #[error("card {card}: {why}")]
@@ -150,6 +157,17 @@ pub enum PlanError {
         /// What there is no kernel for.
         why: String,
     },
+    /// A model was to be spread over several cards, which this release cannot do.
+    #[error(
+        "a model over {wanted} cards is not in this release; {}, of which `a` takes the largest and a number that one",
+        listed(cards)
+    )]
+    SeveralCards {
+        /// How many cards.
+        wanted: usize,
+        /// Those there are, for people.
+        cards: Vec<String>,
+    },
     /// An option has a value that makes no sense.
     #[error("{option} = {value}: {why}")]
     Invalid {
@@ -162,8 +180,26 @@ pub enum PlanError {
     },
 }
 
+impl PlanError {
+    /// The same, with what was tried before.
+    pub(crate) fn after(mut self, earlier: impl IntoIterator<Item = String>) -> Self {
+        if let Self::DoesNotFit { tried, .. } = &mut self {
+            tried.extend(earlier);
+        }
+        self
+    }
+}
+
 fn held(holders: &[String]) -> String {
     if holders.is_empty() { String::new() } else { format!("; held by {}", holders.join(", ")) }
+}
+
+fn before(tried: &[String]) -> String {
+    if tried.is_empty() { String::new() } else { format!("; before that: {}", tried.join("; ")) }
+}
+
+fn listed(cards: &[String]) -> String {
+    if cards.is_empty() { "there is no card".to_owned() } else { format!("there are {}", cards.join(", ")) }
 }
 
 fn joined(terms: &[Term]) -> String {

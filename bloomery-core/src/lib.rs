@@ -54,13 +54,13 @@ pub use error::{EngineError, Error, LoadError, PlanError, Term};
 pub use generate::{Cancel, Conversation, Generation, Params, Piece, StopReason, Timings};
 pub use plan::{
     CardFacts, CardPick, Cards, Context, EngineBuilder, HostExperts, HostFacts, ModelSource, Placement, Plan,
-    Progress, ResidencyMode, TensorRules,
+    Predicted, Progress, ResidencyMode, TensorRules,
 };
 pub use prefix::PrefixStats;
 pub use residency::HeatError;
 pub use session::Session;
 pub use state::Snapshot;
-pub use units::Bytes;
+pub use units::{Bytes, Rate};
 
 /// The README, so that its example is a test.
 #[cfg(doctest)]

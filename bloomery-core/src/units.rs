@@ -58,3 +58,26 @@ impl fmt::Display for Bytes {
         if unit == 0 { write!(f, "{} B", self.0) } else { write!(f, "{value:.2} {}", UNITS[unit]) }
     }
 }
+
+/// Bytes a second. Prints in powers of 1000, as rates of memory and links are named.
+///
+/// ```
+/// use bloomery_core::Rate;
+/// assert_eq!(Rate(22_000_000_000).to_string(), "22.0 GB/s");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Rate(pub u64);
+
+impl Rate {
+    /// Seconds that so many bytes take.
+    #[must_use]
+    pub fn seconds(self, bytes: Bytes) -> f64 {
+        bytes.0 as f64 / self.0.max(1) as f64
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.1} GB/s", self.0 as f64 / 1e9)
+    }
+}

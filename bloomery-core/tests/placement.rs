@@ -20,7 +20,7 @@ fn card(name: &str, gib: u64) -> CardFacts {
 }
 
 fn builder(cards: impl IntoIterator<Item = CardFacts>) -> EngineBuilder {
-    let host = HostFacts { available: Bytes(4 * GIB), cores: NonZeroUsize::MIN };
+    let host = HostFacts::new(Bytes(4 * GIB), NonZeroUsize::MIN);
     let path = model_path("qwen3moe-k-q4_k_m");
     Engine::builder(path.as_path()).context(Context::Tokens(256)).host(host).cards(Cards::given(cards))
 }

@@ -80,7 +80,7 @@ fn metadata_that_contradicts_the_tensors_is_refused() {
 
 #[test]
 fn a_model_that_does_not_fit_is_refused_with_every_term() {
-    let host = HostFacts { available: Bytes(1 << 20), cores: NonZeroUsize::MIN };
+    let host = HostFacts::new(Bytes(1 << 20), NonZeroUsize::MIN);
     let error = Fixture::read("qwen3-small-bf16").builder().host(host).plan().unwrap_err();
     assert!(matches!(error, PlanError::DoesNotFit { .. }));
     let text = error.to_string();

@@ -110,6 +110,9 @@ impl From<PathBuf> for ModelSource {
     }
 }
 
+/// Shortest context that a plan chooses where the caller does not say.
+const CONTEXT_FLOOR: usize = 4096;
+
 /// Options of an engine. Nothing is read before [`plan`](Self::plan).
 #[derive(Debug, Clone)]
 #[must_use]
@@ -117,6 +120,7 @@ pub struct EngineBuilder {
     source: ModelSource,
     placement: Placement,
     context: Context,
+    context_floor: usize,
     sessions: usize,
     pool: Option<usize>,
     cache_ram: Bytes,
@@ -138,6 +142,7 @@ impl EngineBuilder {
             source,
             placement: Placement::Auto,
             context: Context::Auto,
+            context_floor: CONTEXT_FLOOR,
             sessions: 1,
             pool: None,
             cache_ram: Bytes(0),
@@ -170,6 +175,11 @@ impl EngineBuilder {
         Self { context, ..self }
     }
 
+    /// Shortest context that [`Context::Auto`] settles for; a model with less memory is refused. Default 4096.
+    pub fn context_floor(self, context_floor: usize) -> Self {
+        Self { context_floor, ..self }
+    }
+
     /// Sessions that can exist at a time, forks included. Default 1.
     pub fn sessions(self, sessions: usize) -> Self {
         Self { sessions, ..self }
@@ -188,7 +198,8 @@ impl EngineBuilder {
         Self { cache_ram, ..self }
     }
 
-    /// Most rows of one step (llama.cpp's ubatch). Default 512; on a card 2048 where that takes little of its memory.
+    /// Most rows of one step (llama.cpp's ubatch). Default 512; on a card 2048 where that takes little of its memory, and
+    /// of a split model 4096.
     pub fn step_rows(self, step_rows: usize) -> Self {
         Self { step_rows: Some(step_rows), ..self }
     }
@@ -217,6 +228,12 @@ impl EngineBuilder {
     /// Most memory of a card that the engine may use, whatever is free. Default: what nobody uses.
     pub fn card_budget(mut self, budget: Bytes) -> Self {
         self.split.card_budget = Some(budget);
+        self
+    }
+
+    /// Memory of a card that stays free. Default: a hundredth of it, at least 256 MiB.
+    pub fn card_margin(mut self, margin: Bytes) -> Self {
+        self.split.card_margin = Some(margin);
         self
     }
 
@@ -290,6 +307,7 @@ impl EngineBuilder {
             program: &program,
             weights: &weights,
             context: self.context,
+            floor: self.context_floor.max(1),
             sessions: self.sessions,
             pool: self.pool,
             cache_ram: self.cache_ram,
@@ -298,6 +316,7 @@ impl EngineBuilder {
             kv,
             page_bytes,
             host,
+            options: &self.split,
         };
         let cards = match (self.placement, self.cards) {
             (Placement::Cpu, _) => Cards::none("the CPU was asked for"),
@@ -312,7 +331,8 @@ impl EngineBuilder {
             cache_ram: self.cache_ram,
             terms: choice.fit.terms,
             available: choice.available,
-            host_need: choice.host_need,
+            host_terms: choice.host_terms,
+            host,
             why: choice.why,
             sessions: self.sessions,
             step_rows: choice.step_rows,

@@ -5,8 +5,7 @@ use std::sync::{Arc, OnceLock};
 #[cfg(feature = "cuda")]
 use bloomery_kernels::cuda::{Device, Holder, holders};
 
-use crate::error::Term;
-use crate::units::Bytes;
+use crate::units::{Bytes, Rate};
 
 /// Of the kernels' code, the driver's own memory and captured graphs.
 pub(crate) const OVERHEAD: Bytes = Bytes(600 << 20);
@@ -24,31 +23,40 @@ pub struct CardFacts {
     pub overhead: Bytes,
     /// Other programs that have memory of it, for people.
     pub holders: Vec<String>,
+    /// What kernels read of its memory, if that is known.
+    pub read_rate: Option<Rate>,
+    /// What copies from host memory reach, if that was measured.
+    pub link_rate: Option<Rate>,
 }
 
 impl CardFacts {
     /// A card of this size that nobody uses.
     #[must_use]
     pub fn new(name: &str, total: Bytes) -> Self {
-        Self { name: name.to_owned(), total, free: total, overhead: OVERHEAD, holders: Vec::new() }
+        Self {
+            name: name.to_owned(),
+            total,
+            free: total,
+            overhead: OVERHEAD,
+            holders: Vec::new(),
+            read_rate: None,
+            link_rate: None,
+        }
     }
 
-    /// What a model takes of it beside the caches: before them in a list, and after them. `scratch` is of steps of so many
-    /// rows.
+    /// The same card, of which no more than this may be used.
+    #[must_use]
+    pub fn within(self, budget: Bytes) -> Self {
+        Self { total: self.total.min(budget), free: self.free.min(budget), ..self }
+    }
+
+    /// What stays free, for what no plan foresees: a desktop, fragments.
     #[cfg_attr(
         not(any(feature = "cuda", test)),
         expect(dead_code, reason = "without kernels nothing is on a card")
     )]
-    pub(super) fn terms(&self, weights: Bytes, (scratch, rows): (Bytes, usize)) -> (Vec<Term>, Vec<Term>) {
-        let term = |what, bytes, detail: &str| Term { what, bytes, detail: detail.to_owned() };
-        // What no plan foresees: a desktop, fragments.
-        let margin = Bytes((self.total.0 / 100).max(256 << 20));
-        let after = vec![
-            term("scratch", scratch, &format!("steps of up to {rows} rows")),
-            term("kernels", self.overhead, "with the driver's share"),
-            term("margin", margin, ""),
-        ];
-        (vec![term("weights", weights, "")], after)
+    pub(super) fn margin(&self) -> Bytes {
+        Bytes((self.total.0 / 100).max(256 << 20))
     }
 }
 
@@ -115,6 +123,22 @@ impl Cards {
         self.card(number).map(|card| card.facts)
     }
 
+    /// Those that can be used, for people.
+    pub(super) fn names(&self) -> Vec<String> {
+        let name = |number| {
+            let facts = self.facts(number).ok()?;
+            Some(format!("CUDA{number} ({}, {})", facts.name, facts.total))
+        };
+        (0..self.count()).filter_map(name).collect()
+    }
+
+    /// The card whose memory no other's is `before`; of equal ones the first.
+    pub(super) fn sized(&self, before: impl Fn(Bytes, Bytes) -> bool) -> Result<usize, String> {
+        let sizes = (0..self.count()).filter_map(|number| Some((number, self.facts(number).ok()?.total)));
+        let best = sizes.reduce(|best, next| if before(next.1, best.1) { next } else { best });
+        best.map(|(number, _)| number).ok_or_else(|| self.card(0).err().unwrap_or_default())
+    }
+
     pub(crate) fn card(&self, number: usize) -> Result<Card, String> {
         match self.cards.get(number) {
             Some(cell) => cell.get_or_init(|| open(number)).clone(),
@@ -130,7 +154,9 @@ fn open(number: usize) -> Result<Card, String> {
         let device = Device::open(number)?;
         let (info, free) = (device.info(), Bytes(device.free_memory()?));
         let holders = holders(&device).iter().filter_map(held).collect();
-        let facts = CardFacts { free, holders, ..CardFacts::new(&info.name, Bytes(info.memory)) };
+        // Reads come to nine tenths of what the memory's clock and width promise.
+        let read_rate = Some(Rate(info.memory_rate / 10 * 9)).filter(|rate| rate.0 > 0);
+        let facts = CardFacts { free, holders, read_rate, ..CardFacts::new(&info.name, Bytes(info.memory)) };
         Ok(Card { facts, device: Some(device) })
     };
     open().map_err(|error: bloomery_kernels::cuda::CudaError| error.to_string())
@@ -152,50 +178,9 @@ fn open(_: usize) -> Result<Card, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Context;
-    use super::super::fit::{Demand, Fit, Room, fit};
     use super::*;
-    use crate::error::PlanError;
 
     const GB: u64 = 1_000_000_000;
-
-    /// Qwen3-30B-A3B in Q4_K_M: 18.6 GB, 96 KiB a position.
-    fn on(gigabytes: u64) -> Result<Fit, PlanError> {
-        let facts = CardFacts::new("a card", Bytes(gigabytes * GB));
-        let (before, after) = facts.terms(Bytes(18_600_000_000), (Bytes(400 << 20), 512));
-        let demand = Demand {
-            before,
-            after,
-            position: Bytes(96 << 10),
-            trained: 262_144,
-            sessions: 1,
-            pool: None,
-            page: 64,
-        };
-        let room = Room { device: "card 0 (a card)".to_owned(), free: facts.free, holders: Vec::new() };
-        fit(demand, Context::Auto, &room)
-    }
-
-    #[test]
-    fn cards_of_all_sizes_get_the_context_that_they_have_room_for() {
-        let text = on(8).unwrap_err().to_string();
-        for word in [
-            "card 0 (a card)",
-            "7.45 GiB available",
-            "weights 17.32 GiB",
-            "KV cache",
-            "scratch 400.00 MiB",
-            "kernels 600.00 MiB",
-            "margin 256.00 MiB",
-        ] {
-            assert!(text.contains(word), "{word}: {text}");
-        }
-        let small = on(24).unwrap();
-        assert!((35_000..42_000).contains(&small.context) && small.context.is_multiple_of(64), "{small:?}");
-        assert!(small.terms.iter().map(|term| term.bytes).sum::<Bytes>() <= Bytes(24 * GB));
-        assert_eq!((on(80).unwrap().context, on(141).unwrap().context), (262_144, 262_144));
-        assert_eq!(on(141).unwrap().terms.last().unwrap().bytes, Bytes(1_410_000_000));
-    }
 
     #[test]
     fn cards_that_do_not_exist_say_why() {
@@ -204,5 +189,16 @@ mod tests {
         assert_eq!((two.count(), two.facts(1).unwrap().name.as_str()), (2, "b"));
         assert_eq!(two.facts(2), Err("there are 2, numbered from 0".to_owned()));
         assert_eq!(Cards::given([]).facts(0), Err("there is none".to_owned()));
+    }
+
+    #[test]
+    fn a_budget_makes_a_smaller_card() {
+        let card = CardFacts { free: Bytes(20 * GB), ..CardFacts::new("a", Bytes(100 * GB)) };
+        assert_eq!((card.margin(), card.clone().within(Bytes(50 * GB)).free), (Bytes(GB), Bytes(20 * GB)));
+        let small = card.within(Bytes(10 * GB));
+        assert_eq!(
+            (small.free, small.total, small.margin()),
+            (Bytes(10 * GB), Bytes(10 * GB), Bytes(256 << 20))
+        );
     }
 }

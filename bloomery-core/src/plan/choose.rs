@@ -5,7 +5,7 @@ use bloomery_kernels::cpu::{KvType, Numerics};
 
 use super::cards::{Card, Cards};
 use super::fit::{Demand, Fit, Room, fit};
-use super::{Context, HostFacts, Placement, Split};
+use super::{CardPick, Context, HostFacts, Placement, Split, SplitOptions};
 use crate::def::ModelDef;
 use crate::error::{PlanError, Term};
 use crate::program::Program;
@@ -20,6 +20,8 @@ pub(super) struct Question<'a> {
     pub(super) program: &'a Program,
     pub(super) weights: &'a Weights,
     pub(super) context: Context,
+    /// Shortest context that the plan may choose.
+    pub(super) floor: usize,
     pub(super) sessions: usize,
     pub(super) pool: Option<usize>,
     pub(super) cache_ram: Bytes,
@@ -32,17 +34,11 @@ pub(super) struct Question<'a> {
     /// Keys and values of a page in all layers.
     pub(super) page_bytes: Bytes,
     pub(super) host: HostFacts,
+    pub(super) options: &'a SplitOptions,
 }
 
 /// Rows a step may have: long enough that unpacking weights costs little, short enough for a first-level scratch.
-const STEP_ROWS: usize = 512;
-/// On a card, whose experts otherwise have few rows each: a prompt of 4096 tokens of a model with 128 experts takes 1.4 times as
-/// long in steps of 512.
-#[cfg(feature = "cuda")]
-const CARD_STEP_ROWS: usize = 2048;
-/// Most of a card's free memory that the scratch of so many rows may take: a 16th.
-#[cfg(feature = "cuda")]
-const CARD_SCRATCH_SHARE: u64 = 16;
+pub(super) const STEP_ROWS: usize = 512;
 
 /// Where the model goes.
 #[derive(Debug)]
@@ -52,8 +48,8 @@ pub(super) struct Choice {
     pub(super) split: Option<Split>,
     pub(super) fit: Fit,
     pub(super) step_rows: usize,
-    /// What the plan takes of host memory.
-    pub(super) host_need: Bytes,
+    /// What the plan takes of host memory beside a card's.
+    pub(super) host_terms: Vec<Term>,
     pub(super) available: Bytes,
     /// Why it is not the fastest there could be.
     pub(super) why: Option<String>,
@@ -63,39 +59,103 @@ impl Question<'_> {
     /// What `placement` comes to.
     pub(super) fn choose(&self, placement: Placement, cards: &Cards) -> Result<Choice, PlanError> {
         match placement {
-            Placement::Cpu => self.on_cpu(None),
-            Placement::Card(number) => {
-                self.supported()?;
-                let card = cards.card(number);
-                let card = card.map_err(|why| PlanError::NoCard { card: number, why })?;
-                self.on_card(number, card)
-            }
-            Placement::Split(_) | Placement::Fill(_) | Placement::Several(_) => {
-                Err(PlanError::NotOnCard { why: "splits are not planned yet".to_owned() })
-            }
-            Placement::Auto => {
-                let mut why = match cards.count() {
-                    0 => cards.card(0).err(),
-                    _ => self.supported().err().map(|error| error.to_string()),
-                };
-                if why.is_none() {
-                    for number in 0..cards.count() {
-                        let on_card = cards
-                            .card(number)
-                            .map_err(|why| PlanError::NoCard { card: number, why })
-                            .and_then(|card| self.on_card(number, card));
-                        match on_card {
-                            Ok(choice) => return Ok(choice),
-                            Err(error) => why = why.or(Some(error.to_string())),
-                        }
-                    }
-                }
-                self.on_cpu(why)
-            }
+            Placement::Cpu => self.on_cpu(Vec::new()),
+            Placement::Card(number) => self.whole_alone(number, cards),
+            Placement::Split(number) => self.split(number, self.card(number, cards)?),
+            Placement::Fill(pick) => self.fill(self.pick(pick, cards)?, cards),
+            Placement::Several(wanted) => Err(PlanError::SeveralCards { wanted, cards: cards.names() }),
+            Placement::Auto => self.auto(cards),
         }
     }
 
-    fn demand(&self, before: Vec<Term>, after: Vec<Term>) -> Demand {
+    /// The first card with room for everything; the split on the card with most; the CPU.
+    fn auto(&self, cards: &Cards) -> Result<Choice, PlanError> {
+        if cards.count() == 0 {
+            return self.on_cpu(cards.card(0).err().into_iter().collect());
+        }
+        let mut first = None;
+        for number in 0..cards.count() {
+            match self.fast(number, cards)? {
+                Ok(choice) => return Ok(choice),
+                Err(why) => first = first.or(Some(why)),
+            }
+        }
+        let mut tried: Vec<String> = first.into_iter().collect();
+        let usable = (0..cards.count()).filter_map(|number| Some((number, self.card(number, cards).ok()?)));
+        if let Some((number, card)) =
+            usable.reduce(|best, next| if next.1.facts.free > best.1.facts.free { next } else { best })
+            && self.is_routed()
+        {
+            match self.split(number, card) {
+                Ok(choice) => return Ok(Choice { why: Some(tried.join("; ")), ..choice }),
+                Err(error @ PlanError::Invalid { .. }) => return Err(error),
+                // What nothing on a card would help was said already.
+                Err(error) if tried.contains(&error.to_string()) => {}
+                Err(error) => tried.push(error.to_string()),
+            }
+        }
+        self.on_cpu(tried)
+    }
+
+    /// Everything on this card, or what does not fit; the inner error is why not.
+    fn fast(&self, number: usize, cards: &Cards) -> Result<Result<Choice, String>, PlanError> {
+        let card = match self.card(number, cards) {
+            Ok(card) => card,
+            Err(error) => return Ok(Err(error.to_string())),
+        };
+        match self.kept(number)? {
+            0 => Ok(self.whole(number, card).map_err(|error| error.to_string())),
+            count => Ok(Err(format!("the experts of {count} layers are kept in host memory"))),
+        }
+    }
+
+    /// Everything on this card and nothing else.
+    fn whole_alone(&self, number: usize, cards: &Cards) -> Result<Choice, PlanError> {
+        match self.kept(number)? {
+            0 => self.whole(number, self.card(number, cards)?),
+            count => Err(PlanError::Invalid {
+                option: "placement",
+                value: Placement::Card(number).to_string(),
+                why: format!("everything on one card, with the experts of {count} layers in host memory"),
+            }),
+        }
+    }
+
+    /// Everything on this card, or as much as fits.
+    fn fill(&self, number: usize, cards: &Cards) -> Result<Choice, PlanError> {
+        let card = self.card(number, cards)?;
+        let why = match self.kept(number)? {
+            0 => match self.whole(number, card.clone()) {
+                Err(error) if self.is_routed() => error.to_string(),
+                whole => return whole,
+            },
+            count => format!("the experts of {count} layers are kept in host memory"),
+        };
+        match self.split(number, card) {
+            Ok(choice) => Ok(Choice { why: Some(why), ..choice }),
+            Err(error) => Err(error.after([why])),
+        }
+    }
+
+    fn pick(&self, pick: CardPick, cards: &Cards) -> Result<usize, PlanError> {
+        let number = match pick {
+            CardPick::Number(number) => return Ok(number),
+            CardPick::Largest => cards.sized(|next, best| next > best),
+            CardPick::Smallest => cards.sized(|next, best| next < best),
+        };
+        number.map_err(|why| PlanError::NoCard { card: 0, why })
+    }
+
+    /// A card as far as it may be used.
+    fn card(&self, number: usize, cards: &Cards) -> Result<Card, PlanError> {
+        let mut card = cards.card(number).map_err(|why| PlanError::NoCard { card: number, why })?;
+        if let Some(budget) = self.options.card_budget {
+            card.facts = card.facts.within(budget);
+        }
+        Ok(card)
+    }
+
+    pub(super) fn demand(&self, before: Vec<Term>, after: Vec<Term>) -> Demand {
         Demand {
             before,
             after,
@@ -104,95 +164,44 @@ impl Question<'_> {
             sessions: self.sessions,
             pool: self.pool,
             page: PAGE,
+            floor: self.floor,
+            share: 1,
         }
     }
 
     /// Prefixes outside the pool, wherever the model is.
-    fn parked(&self) -> Option<Term> {
+    pub(super) fn parked(&self) -> Option<Term> {
         let detail = "at most".to_owned();
         (self.cache_ram > Bytes(0)).then_some(Term { what: "parked prefixes", bytes: self.cache_ram, detail })
     }
 
-    fn host_room(&self) -> Room {
+    pub(super) fn host_room(&self) -> Room {
         Room { device: "host memory".to_owned(), free: self.host.available, holders: Vec::new() }
     }
 
-    fn on_cpu(&self, why: Option<String>) -> Result<Choice, PlanError> {
-        let term = |what, bytes, detail: &str| Term { what, bytes, detail: detail.to_owned() };
-        let before = vec![
-            term("file", Bytes(self.gguf.file_bytes()), "mapped"),
-            term("norms and biases", self.weights.vector_bytes(), ""),
-        ];
+    pub(super) fn file_term(&self) -> Term {
+        Term { what: "file", bytes: Bytes(self.gguf.file_bytes()), detail: "mapped".to_owned() }
+    }
+
+    fn on_cpu(&self, tried: Vec<String>) -> Result<Choice, PlanError> {
+        let term = |what, bytes| Term { what, bytes, detail: String::new() };
+        let before = vec![self.file_term(), term("norms and biases", self.weights.vector_bytes())];
         let step_rows = self.step_rows.unwrap_or(STEP_ROWS);
         let scratch = self.program.buffer_bytes(step_rows, step_rows.min(self.sessions));
-        let mut after = vec![term("scratch", scratch, "")];
+        let mut after = vec![term("scratch", scratch)];
         after.extend(self.parked());
-        let fit = fit(self.demand(before, after), self.context, &self.host_room())?;
-        let host_need = fit.terms.iter().map(|term| term.bytes).sum();
-        let available = self.host.available;
+        let why = (!tried.is_empty()).then(|| tried.join("; "));
+        let fit = fit(self.demand(before, after), self.context, &self.host_room())
+            .map_err(|error| error.after(tried))?;
         Ok(Choice {
             placement: Placement::Cpu,
             card: None,
             split: None,
             fit,
             step_rows,
-            host_need,
-            available,
+            host_terms: Vec::new(),
+            available: self.host.available,
             why,
         })
-    }
-
-    #[cfg(feature = "cuda")]
-    fn supported(&self) -> Result<(), PlanError> {
-        let unsupported =
-            crate::backend::cuda::unsupported(self.program, self.weights, self.gguf, self.kv, self.numerics);
-        unsupported.map_or(Ok(()), |why| Err(PlanError::NotOnCard { why }))
-    }
-
-    #[cfg(not(feature = "cuda"))]
-    fn supported(&self) -> Result<(), PlanError> {
-        Err(PlanError::NotOnCard { why: "this build has no kernels for cards".to_owned() })
-    }
-
-    #[cfg(feature = "cuda")]
-    fn on_card(&self, number: usize, card: Card) -> Result<Choice, PlanError> {
-        use crate::backend::cuda::Sizes;
-
-        let facts = &card.facts;
-        let weights = crate::backend::cuda::weight_bytes(self.program, self.weights, self.gguf);
-        let pages = match self.context {
-            Context::Auto => self.def.context,
-            Context::Tokens(n) => n,
-        }
-        .div_ceil(PAGE);
-        let sizes_for = |rows| Sizes::of(self.program, self.weights, self.kv, (rows, self.sessions));
-        let step_rows = self.step_rows.unwrap_or_else(|| {
-            let scratch = sizes_for(CARD_STEP_ROWS).bytes(self.program, pages);
-            if scratch.0 <= facts.free.0 / CARD_SCRATCH_SHARE { CARD_STEP_ROWS } else { STEP_ROWS }
-        });
-        let sizes = sizes_for(step_rows);
-        let scratch = (sizes.bytes(self.program, pages), sizes.rows);
-        let (before, after) = facts.terms(weights, scratch);
-        let device = format!("card {number} ({})", facts.name);
-        let room = Room { device, free: facts.free, holders: facts.holders.clone() };
-        let fit = fit(self.demand(before, after), self.context, &room)?;
-        let parked: Vec<Term> = self.parked().into_iter().collect();
-        self.host_room().check(&parked)?;
-        let (available, host_need) = (facts.free, parked.iter().map(|term| term.bytes).sum());
-        Ok(Choice {
-            placement: Placement::Card(number),
-            card: Some(card),
-            split: None,
-            fit,
-            step_rows,
-            host_need,
-            available,
-            why: None,
-        })
-    }
-
-    #[cfg(not(feature = "cuda"))]
-    fn on_card(&self, number: usize, _: Card) -> Result<Choice, PlanError> {
-        Err(PlanError::NoCard { card: number, why: "this build has no kernels for cards".to_owned() })
     }
 }

@@ -4,9 +4,6 @@ use super::Context;
 use crate::error::{PlanError, Term};
 use crate::units::Bytes;
 
-/// Shortest context that [`Context::Auto`] settles for.
-const AUTO_FLOOR: usize = 4096;
-
 /// What the size of a plan depends on.
 #[derive(Debug, Clone)]
 pub(super) struct Demand {
@@ -23,6 +20,10 @@ pub(super) struct Demand {
     pub(super) pool: Option<usize>,
     /// Contexts are whole pages.
     pub(super) page: usize,
+    /// Shortest context that [`Context::Auto`] settles for.
+    pub(super) floor: usize,
+    /// [`Context::Auto`] takes one part in so many of what else is free.
+    pub(super) share: u64,
 }
 
 /// What has the memory.
@@ -51,7 +52,7 @@ impl Room {
             return Ok(());
         }
         let Self { device, free, holders } = self.clone();
-        Err(PlanError::DoesNotFit { device, need, free, terms: terms.to_vec(), holders })
+        Err(PlanError::DoesNotFit { device, need, free, terms: terms.to_vec(), holders, tried: Vec::new() })
     }
 }
 
@@ -59,14 +60,15 @@ impl Room {
 pub(super) fn fit(demand: Demand, context: Context, room: &Room) -> Result<Fit, PlanError> {
     let context = match (context, demand.pool) {
         (Context::Tokens(n), _) => n,
+        (Context::Trained, _) => demand.trained,
         // A session cannot have more than there is.
         (Context::Auto, Some(pool)) => demand.trained.min(pool),
         (Context::Auto, None) => {
             let fixed = demand.before.iter().chain(&demand.after).map(|term| term.bytes).sum();
             let per_position = demand.position.0.saturating_mul(demand.sessions as u64).max(1);
-            let fitting = room.free.saturating_sub(fixed).0 / per_position;
+            let fitting = room.free.saturating_sub(fixed).0 / demand.share / per_position;
             let fitting = usize::try_from(fitting).unwrap_or(usize::MAX) / demand.page * demand.page;
-            demand.trained.min(fitting.max(AUTO_FLOOR))
+            demand.trained.min(fitting.max(demand.floor))
         }
     };
     let one = context.div_ceil(demand.page);
@@ -113,6 +115,8 @@ mod tests {
             sessions: 1,
             pool: None,
             page: 64,
+            floor: 4096,
+            share: 1,
         }
     }
 
@@ -150,6 +154,17 @@ mod tests {
         assert!(terms.iter().any(|term| term.what == "parked prefixes" && term.bytes == Bytes(4 * GIB)));
         assert_eq!(context, fit(demand(), Context::Auto, &host(24)).unwrap().context);
         assert!(fit(parking, Context::Tokens(64), &host(22)).is_err());
+    }
+
+    #[test]
+    fn the_floor_and_the_share_are_the_plans() {
+        let quarter = fit(Demand { share: 4, ..demand() }, Context::Auto, &host(24)).unwrap().context;
+        assert!(quarter > 15_000 && quarter < 16_500, "{quarter}");
+        let tight = Demand { floor: 60_000, share: 4, ..demand() };
+        assert_eq!(fit(tight.clone(), Context::Auto, &host(24)).unwrap().context, 60_000);
+        assert!(fit(tight, Context::Auto, &host(20)).is_err());
+        assert!(fit(demand(), Context::Trained, &host(24)).is_err());
+        assert_eq!(fit(demand(), Context::Trained, &host(64)).unwrap().context, 262_144);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fs;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
-use crate::units::Bytes;
+use crate::units::{Bytes, Rate};
 
 /// The host as the planner sees it. Plans are pure functions of these facts, so tests make them up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub struct HostFacts {
     pub available: Bytes,
     /// Physical cores this process may run on.
     pub cores: NonZeroUsize,
+    /// What all cores together read of memory, if that was measured.
+    pub read_rate: Option<Rate>,
 }
 
 impl HostFacts {
@@ -23,7 +25,13 @@ impl HostFacts {
         let meminfo = fs::read_to_string("/proc/meminfo").ok().and_then(|text| mem_available(&text));
         let limits = [meminfo, cgroup_available(Path::new("/sys/fs/cgroup"))];
         let available = limits.into_iter().flatten().min().unwrap_or(Bytes(u64::MAX));
-        Self { available, cores: cores() }
+        Self { available, cores: cores(), read_rate: None }
+    }
+
+    /// A machine of this size.
+    #[must_use]
+    pub fn new(available: Bytes, cores: NonZeroUsize) -> Self {
+        Self { available, cores, read_rate: None }
     }
 }
 

@@ -6,7 +6,15 @@ mod choose;
 mod experts;
 mod fit;
 mod host;
+#[cfg(not(feature = "cuda"))]
+mod no_card;
+#[cfg(feature = "cuda")]
+mod on_card;
 mod placement;
+mod predict;
+mod rates;
+#[cfg(any(feature = "cuda", test))]
+mod slots;
 mod split;
 
 pub use builder::{EngineBuilder, ModelSource};
@@ -15,13 +23,15 @@ pub use cards::{CardFacts, Cards};
 pub use experts::{HostExperts, TensorRules};
 pub use host::HostFacts;
 pub use placement::{CardPick, Context, Placement};
+pub use predict::Predicted;
 pub use split::ResidencyMode;
-#[expect(unused_imports, reason = "the backend reads them")]
+#[cfg(any(feature = "cuda", test))]
 pub(crate) use split::{LayerSplit, SlotPool};
 pub(crate) use split::{Split, SplitOptions};
 
 use std::fmt;
 use std::num::NonZeroUsize;
+use std::path::Path;
 
 use bloomery_gguf::Gguf;
 use bloomery_kernels::cpu::{Isa, KvType, Numerics};
@@ -44,8 +54,9 @@ pub struct Plan {
     pub(crate) step_rows: usize,
     pub(crate) terms: Vec<Term>,
     pub(crate) available: Bytes,
-    /// Of host memory, also where the model is on a card.
-    pub(crate) host_need: Bytes,
+    /// Of host memory, where the model is on a card.
+    pub(crate) host_terms: Vec<Term>,
+    pub(crate) host: HostFacts,
     /// Why the model is not on a card where one was possible.
     pub(crate) why: Option<String>,
     pub(crate) placement: Placement,
@@ -98,16 +109,23 @@ impl Plan {
         }
     }
 
-    /// Why [`Placement::Auto`] came to the CPU, where it did.
+    /// Why it is not all on a card, where that was to be as memory allows.
     #[must_use]
     pub fn why(&self) -> Option<&str> {
         self.why.as_deref()
     }
 
-    /// What the plan takes of host memory, beside the file's mapping where the model is on a card.
+    /// What the plan takes of host memory. Of a model that is on a card as a whole the file's mapping is not part of that.
     #[must_use]
     pub fn host_need(&self) -> Bytes {
-        self.host_need
+        let terms = if self.placement == Placement::Cpu { &self.terms } else { &self.host_terms };
+        terms.iter().map(|term| term.bytes).sum()
+    }
+
+    /// What takes how much of host memory, where the model's device is a card.
+    #[must_use]
+    pub fn host_terms(&self) -> &[Term] {
+        &self.host_terms
     }
 
     /// What takes how much memory of the model's device.
@@ -120,6 +138,18 @@ impl Plan {
     #[must_use]
     pub fn available(&self) -> Bytes {
         self.available
+    }
+
+    /// Whether experts change sides while the engine runs, where they are on two.
+    #[must_use]
+    pub fn residency(&self) -> ResidencyMode {
+        self.split_options.residency
+    }
+
+    /// The file of counts that outlives the engine.
+    #[must_use]
+    pub fn heat(&self) -> Option<&Path> {
+        self.split_options.heat.as_deref()
     }
 
     /// The model's definition.
@@ -149,15 +179,28 @@ impl Plan {
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let need: Bytes = self.terms.iter().map(|term| term.bytes).sum();
         write!(f, "{} on {}: ", self.def.summary(), self.device())?;
-        for (index, term) in self.terms.iter().enumerate() {
-            write!(f, "{}{term}", if index == 0 { "" } else { " + " })?;
+        sum(f, &self.terms, self.available)?;
+        if !self.host_terms.is_empty() {
+            f.write_str("; in host memory ")?;
+            sum(f, &self.host_terms, self.host.available)?;
         }
-        write!(f, " = {need} of {} available", self.available)?;
-        match &self.why {
-            Some(why) => write!(f, "; no card: {why}"),
-            None => Ok(()),
+        if let Some(predicted) = self.predicted() {
+            write!(f, "; {predicted}")?;
+        }
+        match (&self.why, self.placement) {
+            (Some(why), Placement::Cpu) => write!(f, "; no card: {why}"),
+            (Some(why), _) => write!(f, "; not whole on the card: {why}"),
+            (None, _) => Ok(()),
         }
     }
+}
+
+/// Terms, what they add up to, and what there is.
+fn sum(f: &mut fmt::Formatter<'_>, terms: &[Term], available: Bytes) -> fmt::Result {
+    for (index, term) in terms.iter().enumerate() {
+        write!(f, "{}{term}", if index == 0 { "" } else { " + " })?;
+    }
+    let need: Bytes = terms.iter().map(|term| term.bytes).sum();
+    write!(f, " = {need} of {available} available")
 }

@@ -7,7 +7,6 @@ use crate::units::Bytes;
 
 /// Which experts a card has room for, beside all other weights.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "without kernels nothing is on a card"))]
 pub(crate) struct Split {
     pub(crate) pools: Vec<SlotPool>,
     /// Routed layers in the program's order.
@@ -16,7 +15,6 @@ pub(crate) struct Split {
 
 /// Slots for experts of one shape: equal formats, rows and columns in all three stacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "without kernels nothing is on a card"))]
 pub(crate) struct SlotPool {
     /// Where experts stay from step to step.
     pub(crate) slots: usize,
@@ -28,7 +26,6 @@ pub(crate) struct SlotPool {
 
 /// A routed layer's part of a split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "without kernels nothing is on a card"))]
 pub(crate) struct LayerSplit {
     /// Where its experts go; `None` where the card has no kernel for their format.
     pub(crate) pool: Option<usize>,
@@ -52,6 +49,8 @@ pub enum ResidencyMode {
 pub(crate) struct SplitOptions {
     /// Most bytes of the card that a plan may use.
     pub(crate) card_budget: Option<Bytes>,
+    /// What stays free of the card, unless the plan is to choose.
+    pub(crate) card_margin: Option<Bytes>,
     pub(crate) host_experts: HostExperts,
     pub(crate) residency: ResidencyMode,
     /// Where counts of earlier runs are read from and written to.

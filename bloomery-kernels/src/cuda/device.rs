@@ -28,6 +28,8 @@ pub struct DeviceInfo {
     pub processors: u32,
     /// Bytes of memory.
     pub memory: u64,
+    /// Bytes a second that the clock and the width of the memory make; 0 if the driver does not say.
+    pub memory_rate: u64,
     /// Bytes of second-level cache.
     pub l2: u64,
     /// Shared memory that one block may have.
@@ -208,8 +210,12 @@ fn info(context: &Arc<CudaContext>, ordinal: usize) -> Result<DeviceInfo, CudaEr
         let value = context.attribute(attribute).map_err(CudaError::driver("cuDeviceGetAttribute"))?;
         Ok(u32::try_from(value).unwrap_or(0))
     };
+    // Kilohertz and bits; two transfers a cycle.
+    let clock = attribute(Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE).unwrap_or(0);
+    let width = attribute(Attribute::CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH).unwrap_or(0);
     Ok(DeviceInfo {
         ordinal,
+        memory_rate: 2 * 1000 * u64::from(clock) * u64::from(width / 8),
         name: context.name().map_err(CudaError::driver("cuDeviceGetName"))?,
         capability: (
             attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,

@@ -21,7 +21,9 @@ mod walk;
 mod watch;
 
 pub(crate) use sizes::Sizes;
-pub(crate) use support::{unsupported, weight_bytes};
+pub(crate) use support::{
+    dense_bytes, expert_bytes, unsupported, unsupported_dense, unsupported_experts, weight_bytes,
+};
 
 use bloomery_kernels::cuda::{CudaError, Device, Stream};
 

@@ -8,16 +8,27 @@ use super::load::{stored_bytes, uses};
 use super::ops::{attend, route};
 use crate::program::{Op, Program};
 use crate::units::Bytes;
-use crate::weights::{MatrixId, Packed, StackId, Weights};
+use crate::weights::{MatrixId, Packed, Weights};
 
 /// Allocations on a card are multiples of this.
 const GRANULE: u64 = 256;
 
 /// Bytes of all weights in the memory of a card.
 pub(crate) fn weight_bytes(program: &Program, weights: &Weights, gguf: &Gguf) -> Bytes {
+    let stacks = weights.packed_stacks(gguf).map(|packed| stored_bytes(&packed, true));
+    let stacks: Bytes = stacks.map(|size| Bytes((size as u64).next_multiple_of(GRANULE))).sum();
+    dense_bytes(program, weights, gguf) + stacks
+}
+
+/// Bytes of one expert of the stack in the memory of a card.
+pub(crate) fn expert_bytes(stack: &Packed<'_>) -> u64 {
+    (stored_bytes(stack, true) / stack.count.max(1)) as u64
+}
+
+/// Bytes of all weights but experts in the memory of a card.
+pub(crate) fn dense_bytes(program: &Program, weights: &Weights, gguf: &Gguf) -> Bytes {
     let matrices: Vec<Packed<'_>> = weights.packed_matrices(gguf).collect();
-    let mut sizes: Vec<usize> =
-        weights.packed_stacks(gguf).map(|packed| stored_bytes(&packed, true)).collect();
+    let mut sizes: Vec<usize> = Vec::new();
     for (packed, needed) in matrices.iter().zip(uses(program, matrices.len())) {
         sizes.extend(needed.product.then(|| stored_bytes(packed, true)));
         sizes.extend(needed.table.then(|| stored_bytes(packed, false)));
@@ -34,13 +45,29 @@ pub(crate) fn unsupported(
     kv: KvType,
     numerics: Numerics,
 ) -> Option<String> {
+    unsupported_dense(program, weights, gguf, kv, numerics).or_else(|| {
+        let stacks: Vec<Packed<'_>> = weights.packed_stacks(gguf).collect();
+        program.ops.iter().find_map(|op| match op {
+            Op::Experts { experts, .. } => {
+                unsupported_experts([experts.gate, experts.up, experts.down].map(|id| &stacks[id.index()]))
+            }
+            _ => None,
+        })
+    })
+}
+
+/// Why the program could not run on a card even if all experts were elsewhere.
+pub(crate) fn unsupported_dense(
+    program: &Program,
+    weights: &Weights,
+    gguf: &Gguf,
+    kv: KvType,
+    numerics: Numerics,
+) -> Option<String> {
     if numerics == Numerics::Exact {
         return Some("exact numerics are the CPU's".to_owned());
     }
-    let check = Check {
-        matrices: weights.packed_matrices(gguf).collect(),
-        stacks: weights.packed_stacks(gguf).collect(),
-    };
+    let check = Check { matrices: weights.packed_matrices(gguf).collect() };
     program
         .ops
         .iter()
@@ -48,9 +75,13 @@ pub(crate) fn unsupported(
         .or_else(|| program.attentions.iter().find_map(|attention| attend::unsupported(attention, kv)))
 }
 
+/// Why there is no kernel for a layer's experts: gate, up, down.
+pub(crate) fn unsupported_experts(stacks: [&Packed<'_>; 3]) -> Option<String> {
+    stacks.iter().find_map(|stack| product(stack)).or_else(|| alike(stacks[0], stacks[1]))
+}
+
 struct Check<'g> {
     matrices: Vec<Packed<'g>>,
-    stacks: Vec<Packed<'g>>,
 }
 
 impl Check<'_> {
@@ -65,28 +96,22 @@ impl Check<'_> {
                 let router = &self.matrices[router.index()];
                 route::unsupported(router, *used)
             }
-            Op::Experts { experts, .. } => {
-                let ids = [experts.gate, experts.up, experts.down];
-                ids.iter()
-                    .find_map(|id| self.stack(*id))
-                    .or_else(|| alike(&self.stacks[experts.gate.index()], &self.stacks[experts.up.index()]))
-            }
             Op::Gated { gated, .. } => {
                 let ids = [gated.gate, gated.up, gated.down];
                 ids.iter()
                     .find_map(|id| self.matrix(*id))
                     .or_else(|| alike(&self.matrices[gated.gate.index()], &self.matrices[gated.up.index()]))
             }
-            Op::RopeAppend { .. } | Op::Attend { .. } | Op::Take { .. } | Op::Norm { .. } => None,
+            Op::Experts { .. }
+            | Op::RopeAppend { .. }
+            | Op::Attend { .. }
+            | Op::Take { .. }
+            | Op::Norm { .. } => None,
         }
     }
 
     fn matrix(&self, id: MatrixId) -> Option<String> {
         product(&self.matrices[id.index()])
-    }
-
-    fn stack(&self, id: StackId) -> Option<String> {
-        product(&self.stacks[id.index()])
     }
 }
 

@@ -1,0 +1,221 @@
+//! A model on a card, with all of its experts or with a part of them.
+
+use super::cards::{Card, CardFacts};
+use super::choose::{Choice, Question, STEP_ROWS};
+use super::experts::RoutedLayer;
+use super::fit::{Room, fit};
+use super::slots::{Routed, Shape};
+use super::{Context, LayerSplit, Placement};
+use crate::backend::cuda::{self, Sizes};
+use crate::def::Ffn;
+use crate::error::{PlanError, Term};
+use crate::program::{ExpertStacks, Op};
+use crate::state::PAGE;
+use crate::units::Bytes;
+use crate::weights::Packed;
+
+/// Steps of a card have more rows than the CPU's, since experts otherwise have few rows each: a prompt of 4096 tokens of a
+/// model with 128 experts takes 1.4 times as long in steps of 512.
+const CARD_STEP_ROWS: usize = 2048;
+/// Most of a card's free memory that the scratch of so many rows may take: a 16th.
+const CARD_SCRATCH_SHARE: u64 = 16;
+/// Steps of a split: its experts come over the bus once a step, whatever its rows.
+const SPLIT_STEP_ROWS: usize = 4096;
+/// Most of what the dense weights leave that the scratch of a split may take: an eighth.
+const SPLIT_SCRATCH_SHARE: u64 = 8;
+/// A context that was not asked for takes a quarter of what a split could have of experts.
+const SPLIT_CONTEXT_SHARE: u64 = 4;
+/// Rows of the steps in which card and CPU share the experts.
+const DESK_ROWS: usize = 32;
+
+impl Question<'_> {
+    pub(super) fn is_routed(&self) -> bool {
+        self.program.ops.iter().any(|op| matches!(op, Op::Experts { .. }))
+    }
+
+    /// Layers whose experts were to stay in host memory, where the model is on this card.
+    pub(super) fn kept(&self, number: usize) -> Result<usize, PlanError> {
+        Ok(self.host_layers(number)?.into_iter().filter(|host| *host).count())
+    }
+
+    fn host_layers(&self, number: usize) -> Result<Vec<bool>, PlanError> {
+        let stacks: Vec<Packed<'_>> = self.weights.packed_stacks(self.gguf).collect();
+        let numbers = self.def.layers.iter().enumerate();
+        let numbers =
+            numbers.filter_map(|(number, layer)| matches!(layer.ffn, Ffn::Moe(_)).then_some(number));
+        let routed: Vec<RoutedLayer<'_>> = numbers
+            .zip(self.experts())
+            .map(|(layer, experts)| RoutedLayer {
+                layer,
+                stacks: [experts.gate, experts.up, experts.down].map(|id| stacks[id.index()].name),
+            })
+            .collect();
+        let tensors = self.gguf.tensors().map(|tensor| tensor.name.as_str());
+        self.options.host_experts.layers(number, &routed, tensors)
+    }
+
+    /// Of all routed layers, in the program's order.
+    fn experts(&self) -> impl Iterator<Item = &ExpertStacks> {
+        self.program.ops.iter().filter_map(|op| match op {
+            Op::Experts { experts, .. } => Some(experts),
+            _ => None,
+        })
+    }
+
+    /// Everything on the card.
+    pub(super) fn whole(&self, number: usize, card: Card) -> Result<Choice, PlanError> {
+        let unsupported = cuda::unsupported(self.program, self.weights, self.gguf, self.kv, self.numerics);
+        if let Some(why) = unsupported {
+            return Err(PlanError::NotOnCard { why });
+        }
+        let facts = &card.facts;
+        let step_rows = self.step_rows.unwrap_or_else(|| {
+            let scratch = self.scratch(CARD_STEP_ROWS).0;
+            if scratch.0 <= facts.free.0 / CARD_SCRATCH_SHARE { CARD_STEP_ROWS } else { STEP_ROWS }
+        });
+        let weights = cuda::weight_bytes(self.program, self.weights, self.gguf);
+        let before = vec![term("weights", weights, String::new())];
+        let mut after = vec![self.scratch_term(step_rows)];
+        after.extend(self.fixed(facts));
+        let room = self.room(facts, format!("card {number} ({})", facts.name));
+        let fit = fit(self.demand(before, after), self.context, &room)?;
+        let host_terms: Vec<Term> = self.parked().into_iter().collect();
+        self.host_room().check(&host_terms)?;
+        let available = facts.free;
+        Ok(Choice {
+            placement: Placement::Card(number),
+            card: Some(card),
+            split: None,
+            fit,
+            step_rows,
+            host_terms,
+            available,
+            why: None,
+        })
+    }
+
+    /// All but experts on the card, and as many of them as fit.
+    pub(super) fn split(&self, number: usize, card: Card) -> Result<Choice, PlanError> {
+        if !self.is_routed() {
+            return Err(PlanError::NotOnCard { why: "a model without experts is not split".to_owned() });
+        }
+        let dense = cuda::unsupported_dense(self.program, self.weights, self.gguf, self.kv, self.numerics);
+        if let Some(why) = dense {
+            return Err(PlanError::NotOnCard { why });
+        }
+        let facts = &card.facts;
+        let routed = self.routed(number)?;
+        let dense = cuda::dense_bytes(self.program, self.weights, self.gguf);
+        let step_rows = self.step_rows.unwrap_or_else(|| {
+            let most = facts.free.saturating_sub(dense).0 / SPLIT_SCRATCH_SHARE;
+            let halves = std::iter::successors(Some(SPLIT_STEP_ROWS), |rows| Some(rows / 2));
+            let mut enough = halves.take_while(|&rows| rows > STEP_ROWS);
+            enough.find(|&rows| self.scratch(rows).0.0 <= most).unwrap_or(STEP_ROWS)
+        });
+        let before = vec![term("dense weights", dense, String::new())];
+        let mut after =
+            vec![self.scratch_term(step_rows), term("ring", routed.least(), "at least".to_owned())];
+        after.extend(self.fixed(facts));
+        let room = self.room(facts, format!("card {number} ({}) even without its experts", facts.name));
+        let share = if routed.has_residents() { SPLIT_CONTEXT_SHARE } else { 1 };
+        let mut fit = fit(super::fit::Demand { share, ..self.demand(before, after) }, self.context, &room)?;
+        let others: Bytes = fit.terms.iter().filter(|term| term.what != "ring").map(|term| term.bytes).sum();
+        let split = routed.spread(facts.free.saturating_sub(others));
+        let at = fit.terms.iter().position(|term| term.what == "ring").unwrap_or(fit.terms.len());
+        fit.terms.splice(at..=at, routed.terms(&split));
+        let mut host_terms = vec![self.file_term(), self.desk_term(&routed)];
+        host_terms.extend(self.parked());
+        self.host_room().check(&host_terms)?;
+        let available = facts.free;
+        Ok(Choice {
+            placement: Placement::Split(number),
+            card: Some(card),
+            split: Some(split),
+            fit,
+            step_rows,
+            host_terms,
+            available,
+            why: None,
+        })
+    }
+
+    /// The experts by their shapes.
+    fn routed(&self, number: usize) -> Result<Routed, PlanError> {
+        let stacks: Vec<Packed<'_>> = self.weights.packed_stacks(self.gguf).collect();
+        let host = self.host_layers(number)?;
+        let mut keys = Vec::new();
+        let mut routed = Routed { shapes: Vec::new(), layers: Vec::new(), experts: 0, used: self.used() };
+        for (experts, host) in self.experts().zip(host) {
+            let three = [experts.gate, experts.up, experts.down].map(|id| &stacks[id.index()]);
+            let count = three[0].count;
+            routed.experts += count;
+            if cuda::unsupported_experts(three).is_some() {
+                routed.layers.push(LayerSplit { pool: None, resident: false });
+                continue;
+            }
+            let key = three.map(|stack| (stack.format, stack.rows, stack.cols));
+            let pool = keys.iter().position(|known| *known == key).unwrap_or_else(|| {
+                keys.push(key);
+                let expert = Bytes(three.map(cuda::expert_bytes).into_iter().sum());
+                routed.shapes.push(Shape { expert, experts: 0, layers: 0, residents: 0 });
+                keys.len() - 1
+            });
+            let shape = &mut routed.shapes[pool];
+            shape.experts = shape.experts.max(count);
+            if !host {
+                shape.layers += 1;
+                shape.residents += count;
+            }
+            routed.layers.push(LayerSplit { pool: Some(pool), resident: !host });
+        }
+        Ok(routed)
+    }
+
+    /// Most experts of a row.
+    fn used(&self) -> usize {
+        let used = self.program.ops.iter().filter_map(|op| match op {
+            Op::Route { used, .. } => Some(*used),
+            _ => None,
+        });
+        used.max().unwrap_or(1)
+    }
+
+    /// Memory of the buffers of steps of up to so many rows, and the rows.
+    fn scratch(&self, rows: usize) -> (Bytes, usize) {
+        let pages = match self.context {
+            Context::Auto | Context::Trained => self.def.context,
+            Context::Tokens(n) => n,
+        }
+        .div_ceil(PAGE);
+        let sizes = Sizes::of(self.program, self.weights, self.kv, (rows, self.sessions));
+        (sizes.bytes(self.program, pages), sizes.rows)
+    }
+
+    fn scratch_term(&self, rows: usize) -> Term {
+        let (bytes, rows) = self.scratch(rows);
+        term("scratch", bytes, format!("steps of up to {rows} rows"))
+    }
+
+    /// What the card needs whatever the model.
+    fn fixed(&self, facts: &CardFacts) -> [Term; 2] {
+        [
+            term("kernels", facts.overhead, "with the driver's share".to_owned()),
+            term("margin", self.options.card_margin.unwrap_or(facts.margin()), String::new()),
+        ]
+    }
+
+    fn room(&self, facts: &CardFacts, device: String) -> Room {
+        Room { device, free: facts.free, holders: facts.holders.clone() }
+    }
+
+    /// Where card and CPU exchange rows: of every layer the choices, and one row each way.
+    fn desk_term(&self, routed: &Routed) -> Term {
+        let words =
+            routed.layers.len() * (2 * DESK_ROWS * routed.used + 64) + 2 * DESK_ROWS * self.def.hidden;
+        term("desk", Bytes::of(words, 4), format!("steps of up to {DESK_ROWS} rows"))
+    }
+}
+
+fn term(what: &'static str, bytes: Bytes, detail: String) -> Term {
+    Term { what, bytes, detail }
+}
