@@ -7,6 +7,7 @@ use bloomery_kernels::cpu::KernelError;
 
 use crate::chat::TemplateError;
 use crate::constrain::ConstraintError;
+use crate::residency::HeatError;
 use crate::sampling::SamplingError;
 use crate::tokenizer::TokenizerError;
 use crate::units::Bytes;
@@ -36,6 +37,9 @@ pub enum LoadError {
         /// The values there is code for.
         supported: &'static str,
     },
+    /// Counts of chosen experts that were kept are unreadable or of another model.
+    #[error(transparent)]
+    Heat(#[from] HeatError),
     /// A tensor of the architecture is not in the file.
     #[error("tensor `{name}` is missing")]
     MissingTensor {
@@ -314,6 +318,15 @@ pub enum EngineError {
     #[cfg(feature = "cuda")]
     #[error(transparent)]
     Cuda(#[from] bloomery_kernels::cuda::CudaError),
+    /// The host's part in a step failed: experts that the card has no room for. The engine goes on.
+    #[cfg(feature = "cuda")]
+    #[error("experts of routed layer {layer} on the host: {why}")]
+    HostExperts {
+        /// Number of the layer among those with experts.
+        layer: usize,
+        /// What went wrong.
+        why: String,
+    },
     /// A step panicked earlier; the engine's caches are not to be trusted.
     #[error("an earlier step failed in the middle; load the model again")]
     Poisoned,

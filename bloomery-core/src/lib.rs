@@ -36,7 +36,10 @@ mod layers;
 mod plan;
 mod prefix;
 mod program;
-#[cfg_attr(not(test), expect(dead_code, unused_imports, reason = "the engine does not use it yet"))]
+#[cfg_attr(
+    not(any(feature = "cuda", test)),
+    expect(dead_code, unused_imports, reason = "without kernels nothing is on a card")
+)]
 mod residency;
 pub mod sampling;
 pub mod scheduler;
@@ -57,7 +60,7 @@ pub use plan::{
     Predicted, Progress, ResidencyMode, TensorRules,
 };
 pub use prefix::PrefixStats;
-pub use residency::HeatError;
+pub use residency::{HeatError, Traffic};
 pub use session::Session;
 pub use state::Snapshot;
 pub use units::{Bytes, Rate};

@@ -1,6 +1,8 @@
 //! Which parts of the file a model's ops read: shapes checked by name, bytes left where they are.
 
 use std::collections::HashSet;
+#[cfg(feature = "cuda")]
+use std::ops::Range;
 
 use bloomery_gguf::{Format, Gguf, Tensor};
 use bloomery_kernels::cpu::{KernelError, Matrix, Stack};
@@ -113,6 +115,27 @@ impl Weights {
     #[cfg(feature = "cuda")]
     pub(crate) fn packed_stacks<'g>(&'g self, gguf: &'g Gguf) -> impl Iterator<Item = Packed<'g>> {
         self.stacks.iter().map(|view| view.packed(gguf))
+    }
+
+    /// The file's bytes of some experts of a stack, in order: one piece where they lie one after the other.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn experts<'g>(&self, gguf: &'g Gguf, id: StackId, experts: Range<usize>) -> Vec<&'g [u8]> {
+        let view = &self.stacks[id.0];
+        let (data, row) = (gguf.data(&view.tensor), view.row_bytes());
+        let one = |expert: usize, count: usize| {
+            let start = (expert * view.stride + view.first) * row;
+            &data[start..start + ((count - 1) * view.stride + view.rows) * row]
+        };
+        match view.rows == view.stride {
+            true if !experts.is_empty() => vec![one(experts.start, experts.len())],
+            _ => experts.map(|expert| one(expert, 1)).collect(),
+        }
+    }
+
+    /// Format of a stack.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn stack_format(&self, id: StackId) -> Format {
+        self.stacks[id.0].tensor.format
     }
 
     pub(crate) fn vector_ids(&self) -> impl Iterator<Item = VectorId> {

@@ -11,6 +11,7 @@ pub(crate) use cpu::CpuBackend;
 pub(crate) use cuda::CudaBackend;
 
 use crate::error::EngineError;
+use crate::residency::Traffic;
 use crate::state::PageId;
 
 /// One step: T rows over S sequences. Decode, batched decode, chunks of prompts and draft checks all look like this.
@@ -33,6 +34,14 @@ pub(crate) struct Batch<'a> {
     /// Where to report how long the stages of the step took, where a backend can tell.
     #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "cards can"))]
     pub(crate) stages: Option<&'a mut Vec<StageTime>>,
+}
+
+impl Batch<'_> {
+    /// Rows, and outputs among them.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn shape(&self) -> (usize, usize) {
+        (self.tokens.len(), self.outputs.len())
+    }
 }
 
 /// What comes back of every output row.
@@ -105,6 +114,11 @@ pub(crate) trait Backend: Send {
 
     /// Bytes of one page over all caches.
     fn page_bytes(&self) -> usize;
+
+    /// Experts that are on two sides, and what has travelled.
+    fn traffic(&self) -> Option<Traffic> {
+        None
+    }
 
     /// Steps that run as graphs.
     fn graphs(&self) -> Vec<GraphFacts> {

@@ -25,6 +25,7 @@ use crate::error::{EngineError, LoadError, Term};
 use crate::generate::Params;
 use crate::plan::{EngineBuilder, ModelSource, Placement, Plan, Progress};
 use crate::prefix::{PrefixCache, PrefixStats};
+use crate::residency::Traffic;
 use crate::session::Session;
 use crate::tokenizer::Tokenizer;
 use crate::units::Bytes;
@@ -93,7 +94,7 @@ impl Engine {
         let (model, context, terms) = (plan.def.clone(), plan.context, plan.terms.clone());
         let (max_sessions, step_rows) = (plan.sessions, plan.step_rows);
         let (placement, device) = (plan.placement, plan.device());
-        let backend = backend(plan, cache.pool.capacity(), progress)?;
+        let backend = backend(plan, fingerprint, cache.pool.capacity(), progress)?;
         Ok(Self {
             inner: Arc::new(Inner {
                 model,
@@ -190,6 +191,14 @@ impl Engine {
         Ok(self.inner.backend()?.graphs())
     }
 
+    /// Experts that are partly on the card and partly with the host, and what has travelled; none where all are on one side.
+    ///
+    /// # Errors
+    /// [`EngineError::Poisoned`].
+    pub fn traffic(&self) -> Result<Option<Traffic>, EngineError> {
+        Ok(self.inner.backend()?.traffic())
+    }
+
     /// What the engine remembers beyond its sessions; see [`Session::adopt`].
     #[must_use]
     pub fn prefix_stats(&self) -> PrefixStats {
@@ -248,10 +257,19 @@ impl Inner {
 }
 
 /// Puts the model where the plan says.
-fn backend(plan: Plan, pages: usize, progress: impl FnMut(Progress)) -> Result<Box<dyn Backend>, LoadError> {
+#[cfg_attr(
+    not(feature = "cuda"),
+    expect(unused_variables, reason = "what was counted on a card is kept for this model")
+)]
+fn backend(
+    plan: Plan,
+    fingerprint: u64,
+    pages: usize,
+    progress: impl FnMut(Progress),
+) -> Result<Box<dyn Backend>, LoadError> {
     #[cfg(feature = "cuda")]
-    if let Placement::Card(number) = plan.placement {
-        return Ok(Box::new(CudaBackend::load(plan, number, pages, progress)?));
+    if let Placement::Card(number) | Placement::Split(number) = plan.placement {
+        return Ok(Box::new(CudaBackend::load(plan, (number, fingerprint), pages, progress)?));
     }
     read_through(&plan.gguf, progress);
     Ok(Box::new(CpuBackend::new(plan, pages)?))
@@ -283,7 +301,7 @@ fn fingerprint(plan: &Plan) -> u64 {
     let table: Vec<_> =
         plan.gguf.tensors().map(|tensor| (&tensor.name, &tensor.dims, tensor.format)).collect();
     let mut text = format!("{:?} {:?} {table:?}", plan.def, plan.kv);
-    if matches!(plan.placement, Placement::Card(_)) {
+    if matches!(plan.placement, Placement::Card(_) | Placement::Split(_)) {
         // Its pages are laid out otherwise.
         text.push_str(" card");
     }

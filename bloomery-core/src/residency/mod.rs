@@ -27,9 +27,11 @@ mod shape;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod traffic;
 
 pub(crate) use heat::Heat;
 pub use heat::HeatError;
-pub(crate) use policy::{Move, NOWHERE, Residency};
+pub(crate) use policy::{NOWHERE, Residency};
 pub(crate) use shape::{Expert, LayerShape, PoolShape, Rules, Shape};
 pub(crate) use stats::Stats;
+pub use traffic::Traffic;

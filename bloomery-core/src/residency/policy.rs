@@ -111,6 +111,12 @@ impl Residency {
         residents
     }
 
+    /// Other rules from now on.
+    #[cfg(test)]
+    pub(crate) fn set_rules(&mut self, rules: Rules) {
+        self.rules = rules;
+    }
+
     /// Slots by expert, all layers one after the other.
     pub(crate) fn map(&self) -> &[u32] {
         &self.map
@@ -130,6 +136,7 @@ impl Residency {
     }
 
     /// Slots of a pool that nobody has and no move is on its way to, ascending: at least half of the ring.
+    #[cfg(test)]
     pub(crate) fn free(&self, pool: usize) -> &[u32] {
         self.pools[pool].free()
     }

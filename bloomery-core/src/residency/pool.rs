@@ -30,6 +30,7 @@ impl Pool {
         Self { shape, coldest, candidates: Vec::new(), free, moving: 0 }
     }
 
+    #[cfg(test)]
     pub(super) fn free(&self) -> &[u32] {
         &self.free
     }

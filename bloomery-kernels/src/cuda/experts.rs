@@ -87,9 +87,7 @@ impl FeedForward {
         if classes[0] != Class::Float && classes[1] != Class::Float {
             return match &self.workspace {
                 // Rows are combined four columns at a time.
-                Some(workspace) if self.rows > TOKENS as usize && self.down.rows().is_multiple_of(4) => {
-                    many::feed_forward(self, info, classes, workspace)
-                }
+                Some(workspace) if self.sorts() => many::feed_forward(self, info, classes, workspace),
                 workspace => {
                     self.refuse_seats()?;
                     few::feed_forward(self, info, classes, workspace.as_ref())
@@ -124,6 +122,18 @@ impl FeedForward {
             }
         }
         Ok(launches)
+    }
+
+    /// Whether the kernels for so many rows sort them by expert. They take numbers of experts and, with
+    /// [seats](Routed::seats), look up where the matrices are; the others take the numbers of matrices.
+    #[must_use]
+    pub fn sorts(&self) -> bool {
+        let tiled = |stack: &WeightStack| super::Pack::has_tiles(stack.format());
+        self.rows > TOKENS as usize
+            && self.workspace.is_some()
+            && self.down.rows().is_multiple_of(4)
+            && tiled(&self.gate)
+            && tiled(&self.down)
     }
 
     pub(super) fn used(&self) -> usize {

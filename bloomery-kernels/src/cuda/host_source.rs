@@ -60,6 +60,8 @@ impl<O> HostSource<O> {
         let inside = self.ranges.iter().any(|range| range.start <= start && end <= range.end);
         let rule = || "an address of the source".to_owned();
         CudaError::require("copy from the host", "its first byte", start as u64, inside, rule)?;
+        let captured = u64::from(stream.captures());
+        CudaError::equal("copy from the host", "captures under way", captured, 0)?;
         self.device.bind()?;
         // SAFETY: as many bytes on both sides. The source outlives the copy, since `drop` waits for it, and so does `to`, since
         // freeing it waits for queued work.

@@ -8,7 +8,7 @@
 //! Device       one card: what it can do, its memory, its modules
 //! Buffer, Span memory of the card, and a part of it; Pinned: host memory that the card reads at full speed
 //! Stream       where work is queued; a Graph is work that was captured from it and runs again as a whole
-//! Registered   host memory from elsewhere that the card copies from; Desk: where kernels leave work for the host
+//! HostSource   host memory that the card copies from in place; Desk: where kernels leave work for the host
 //! Launch       one kernel with checked arguments: what the launchers (norm, ...) make and a stream takes
 //! ```
 //!
@@ -36,7 +36,6 @@ mod module;
 mod norm;
 mod pack;
 mod project;
-mod registered;
 mod ring;
 mod rope;
 mod route;
@@ -67,7 +66,6 @@ pub use memory::{Buffer, Pinned, Span};
 pub use norm::{NormQuantize, Rounded};
 pub use pack::{Pack, TILE_ROWS};
 pub use project::{Product, Project};
-pub use registered::Registered;
 pub use ring::Tuning;
 pub use rope::{Rope, RopeAngles, RopeAppend};
 pub use route::{Group, Route, Tiles};

@@ -2,6 +2,7 @@
 
 use bloomery_kernels::cuda::{CudaError, DeviceInfo, Span};
 
+use super::hosted::{Slots, Way};
 use super::inputs::Inputs;
 use super::memory::Memory;
 use super::model::Model;
@@ -17,6 +18,8 @@ pub(super) struct Frame<'a> {
     pub(super) memory: &'a Memory,
     pub(super) inputs: &'a Inputs,
     pub(super) caches: &'a Caches,
+    /// Where the experts are, if they are not all on the card.
+    pub(super) hosted: Option<(&'a Slots, Way<'a>)>,
     pub(super) rows: usize,
     pub(super) outputs: usize,
 }

@@ -16,7 +16,8 @@ pub(super) struct Stored {
     pub(super) matrices: Vec<Option<Weight>>,
     /// Those whose rows are looked up, as they lie in the file.
     pub(super) tables: Vec<Option<Weight>>,
-    pub(super) stacks: Vec<WeightStack>,
+    /// `None` where experts come and go.
+    pub(super) stacks: Vec<Option<WeightStack>>,
     pub(super) vectors: Vec<Span<f32>>,
 }
 
@@ -64,7 +65,7 @@ pub(super) fn load(
     device: &Device,
     stream: &mut Stream,
     gguf: &Gguf,
-    (program, weights): (&Program, &Weights),
+    (program, weights, split): (&Program, &Weights, bool),
     progress: impl FnMut(Progress),
 ) -> Result<Stored, LoadError> {
     let mut pieces = Vec::new();
@@ -77,7 +78,8 @@ pub(super) fn load(
         tables.push(needed.table.then(|| place(false)).transpose()?);
     }
     for packed in &stacks {
-        stack_memory.push(reserve(device, packed, true, &mut pieces)?);
+        // Experts that come and go have memory of their own.
+        stack_memory.push((!split).then(|| reserve(device, packed, true, &mut pieces)).transpose()?);
     }
     pump(device, &pieces, progress)?;
     let vectors = weights
@@ -100,7 +102,7 @@ pub(super) fn load(
         stacks: stacks
             .iter()
             .zip(stack_memory)
-            .map(|(packed, memory)| stack(packed, memory.span()))
+            .map(|(packed, memory)| memory.map(|memory| stack(packed, memory.span())).transpose())
             .collect::<Result<_, _>>()?,
         vectors,
     })

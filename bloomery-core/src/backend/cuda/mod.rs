@@ -4,8 +4,10 @@
 //! that steps of few rows run as captured graphs.
 
 mod angles;
+mod card;
 mod frame;
 mod graphs;
+mod hosted;
 mod inputs;
 mod load;
 mod memory;
@@ -25,46 +27,50 @@ pub(crate) use support::{
     dense_bytes, expert_bytes, unsupported, unsupported_dense, unsupported_experts, weight_bytes,
 };
 
+use std::sync::Arc;
+
+use bloomery_kernels::cpu::{Cpu, Pool};
 use bloomery_kernels::cuda::{CudaError, Device, Stream};
 
 use super::{Answer, Backend, Batch, GraphFacts, Readback};
 use crate::error::{EngineError, LoadError};
 use crate::plan::{Plan, Progress};
+use crate::residency::Traffic;
 use crate::state::{PAGE, PageId};
-use frame::Frame;
+use card::Card;
 use graphs::{GRAPH_ROWS, Graphs};
+use hosted::{HeatFile, Hosted, Parts};
 use inputs::Inputs;
 use memory::Memory;
 use model::Model;
 use pages::Caches;
 use readback::Reader;
 use tilings::Tilings;
-use walk::{body, head, launch, states};
-use watch::Watch;
+use walk::{launch, served};
+use watch::{Watch, one};
 
 /// A model on a card.
 pub(crate) struct CudaBackend {
     stream: Stream,
-    model: Model,
-    memory: Memory,
-    inputs: Inputs,
-    caches: Caches,
+    card: Card,
     graphs: Graphs,
     reader: Reader,
-    sizes: Sizes,
+    /// Experts that are not all on the card.
+    hosted: Option<Hosted>,
     /// Of a page that was not copied.
     failed: Option<CudaError>,
 }
 
 impl CudaBackend {
-    /// Brings the plan's model to its card, number `number`, with caches of `pages` pages.
+    /// Brings the plan's model, known by its fingerprint, to its card, number `number`, with caches of `pages` pages.
     pub(crate) fn load(
         plan: Plan,
-        number: usize,
+        (number, fingerprint): (usize, u64),
         pages: usize,
         progress: impl FnMut(Progress),
     ) -> Result<Self, LoadError> {
         let Plan { card, gguf, program, weights, kv, context, sessions, step_rows, .. } = plan;
+        let Plan { split, split_options, threads, isa, numerics, .. } = plan;
         let device = match card.and_then(|card| card.device) {
             Some(device) => device,
             None => Device::open(number)?,
@@ -78,55 +84,49 @@ impl CudaBackend {
         let tilings = Tilings::new(device.info(), &program, kv)?;
         let inputs = Inputs::new(&stream, &sizes, context.div_ceil(PAGE), tilings)?;
         let reader = Reader::new(&device, &program, &sizes)?;
-        let stored = load::load(&device, &mut stream, &gguf, (&program, &weights), progress)?;
+        let with = (&program, &weights, split.is_some());
+        let stored = load::load(&device, &mut stream, &gguf, with, progress)?;
         let ropes = angles::ropes(&mut stream, &program, &weights, &gguf, context)?;
-        let model = Model::new(program, stored, ropes);
-        let graphs = Graphs::default();
-        Ok(Self { stream, model, memory, inputs, caches, graphs, reader, sizes, failed: None })
+        let hosted = match split {
+            None => None,
+            Some(split) => {
+                let cpu = Cpu::new(Pool::new(threads), isa, numerics);
+                let (gguf, mode) = (Arc::new(gguf), split_options.residency);
+                let heat = split_options.heat.map(|path| HeatFile { path, model: fingerprint });
+                let parts = Parts { split, program: &program, weights, gguf, cpu, step_rows, mode, heat };
+                let mut hosted = Hosted::new(&device, &stream, parts)?;
+                hosted.fill(&mut stream)?;
+                Some(hosted)
+            }
+        };
+        let (model, info) = (Model::new(program, stored, ropes), device.info().clone());
+        let card = Card { info, model, memory, inputs, caches, sizes };
+        Ok(Self { stream, card, graphs: Graphs::default(), reader, hosted, failed: None })
     }
 
     /// Keeps the first error of page copies for the next step.
     fn page(&mut self, work: impl FnOnce(&Caches, &mut Stream) -> Result<(), CudaError>) {
-        if let Err(error) = work(&self.caches, &mut self.stream) {
+        if let Err(error) = work(&self.card.caches, &mut self.stream) {
             self.failed.get_or_insert(error);
         }
     }
 
-    /// Queues a step's kernels.
-    fn run(&mut self, batch: &Batch<'_>, watch: Watch<'_>) -> Result<(), CudaError> {
-        let info = self.stream.device().info().clone();
-        let frame = Frame {
-            info: &info,
-            model: &self.model,
-            memory: &self.memory,
-            inputs: &self.inputs,
-            caches: &self.caches,
-            rows: batch.tokens.len(),
-            outputs: batch.outputs.len(),
-        };
-        let stages = || {
-            let mut stages = body(&frame)?;
-            match batch.want {
-                Readback::Hidden if frame.outputs > 0 => stages.push(states(&frame)?),
-                Readback::Hidden => {}
-                // Of more rows the head runs as they are read.
-                _ if (1..=self.sizes.logit_rows).contains(&frame.outputs) => {
-                    stages.push(head(&frame, 0, frame.outputs)?);
-                }
-                _ => {}
-            }
-            Ok(stages)
-        };
-        let stream = &mut self.stream;
-        if watch.is_on() {
-            return watch.run(stream, &stages()?, &self.memory);
+    /// Queues a step's kernels, and does the host's part in it.
+    fn run(&mut self, batch: &Batch<'_>, watch: Watch<'_>) -> Result<(), EngineError> {
+        let Self { stream, card, graphs, hosted, .. } = self;
+        let (rows, outputs) = batch.shape();
+        let streams = hosted.as_ref().is_some_and(Hosted::streams);
+        let as_graph = rows <= GRAPH_ROWS && batch.want != Readback::Hidden && !streams && !watch.is_on();
+        let stages = || card.stages(hosted.as_ref(), batch);
+        if as_graph && graphs.run(stream, (rows, outputs), |stream| launch(stream, &stages()?))? {
+            let Some(hosted) = hosted else { return Ok(()) };
+            return hosted.serve_all(&served(&card.model.program, rows, outputs));
         }
-        let repeats = frame.rows <= GRAPH_ROWS && batch.want != Readback::Hidden;
-        let shape = (frame.rows, frame.outputs);
-        if repeats && self.graphs.run(stream, shape, |stream| launch(stream, &stages()?))? {
-            return Ok(());
+        let stages = stages()?;
+        match watch.is_on() {
+            true => watch.run(stream, &stages, &card.memory, hosted),
+            false => stages.iter().try_for_each(|stage| one(stream, stage, hosted)),
         }
-        launch(stream, &stages()?)
     }
 }
 
@@ -136,19 +136,22 @@ impl Backend for CudaBackend {
             return Err(error.into());
         }
         let watch = Watch { trace: batch.trace.take(), times: batch.stages.take() };
-        self.inputs.send(&mut self.stream, &batch)?;
-        self.run(&batch, watch)?;
-        let info = self.stream.device().info().clone();
-        let frame = Frame {
-            info: &info,
-            model: &self.model,
-            memory: &self.memory,
-            inputs: &self.inputs,
-            caches: &self.caches,
-            rows: batch.tokens.len(),
-            outputs: batch.outputs.len(),
-        };
-        Ok(self.reader.read(&mut self.stream, &frame, batch.want)?)
+        self.card.inputs.send(&mut self.stream, &batch)?;
+        if let Some(hosted) = &mut self.hosted {
+            hosted.begin(&mut self.stream, batch.tokens.len())?;
+        }
+        let ran = self.run(&batch, watch);
+        let Self { stream, card, reader, hosted, .. } = self;
+        if let (Err(_), Some(hosted)) = (&ran, &mut *hosted) {
+            hosted.recover(stream);
+        }
+        ran?;
+        let frame = card.frame(None, batch.shape());
+        let answer = reader.read(stream, &frame, batch.want)?;
+        if let Some(hosted) = hosted {
+            hosted.end(stream, batch.tokens.len())?;
+        }
+        Ok(answer)
     }
 
     fn copy_page(&mut self, from: PageId, to: PageId) {
@@ -166,7 +169,11 @@ impl Backend for CudaBackend {
     }
 
     fn page_bytes(&self) -> usize {
-        self.caches.page_bytes()
+        self.card.caches.page_bytes()
+    }
+
+    fn traffic(&self) -> Option<Traffic> {
+        self.hosted.as_ref().map(Hosted::traffic)
     }
 
     fn graphs(&self) -> Vec<GraphFacts> {

@@ -39,7 +39,7 @@ impl Model {
     }
 
     pub(super) fn stack(&self, id: StackId) -> &WeightStack {
-        &self.stored.stacks[id.index()]
+        self.stored.stacks[id.index()].as_ref().expect("only a plan without a split has such ops")
     }
 
     pub(super) fn vector(&self, id: VectorId) -> Span<f32> {

@@ -3,8 +3,10 @@
 use bloomery_kernels::cuda::{CudaError, Launch, Stream};
 
 use super::frame::Frame;
+use super::hosted::Experts;
 use super::ops::{attend, embed, feed_forward, norm, project, rope, route, take};
-use crate::program::{Op, Projection};
+use super::sizes::count;
+use crate::program::{Op, Program, Projection};
 
 /// The kernels of one op, or of two that are one on a card.
 #[derive(Debug)]
@@ -13,11 +15,22 @@ pub(super) struct Stage {
     pub(super) launches: Vec<Launch>,
     /// Whether it chose experts, and how many for each row.
     pub(super) routed: Option<(usize, usize)>,
+    /// What the host has to do with it.
+    pub(super) hand: Option<Hand>,
+}
+
+/// The host's part in a stage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hand {
+    /// It computes experts of this routed layer for so many rows.
+    Serve(usize, usize),
+    /// It has experts brought before, and other ones after.
+    Wave(usize),
 }
 
 impl Stage {
-    fn new(name: &'static str, launches: Vec<Launch>) -> Self {
-        Self { name, launches, routed: None }
+    pub(super) fn new(name: &'static str, launches: Vec<Launch>) -> Self {
+        Self { name, launches, routed: None, hand: None }
     }
 }
 
@@ -26,7 +39,7 @@ pub(super) fn body(frame: &Frame<'_>) -> Result<Vec<Stage>, CudaError> {
     let ops = &frame.model.program.ops;
     let mut ops = ops[..ops.len().saturating_sub(1)].iter().peekable();
     let mut stages = Vec::with_capacity(ops.len());
-    let mut used_now = 1;
+    let (mut used_now, mut layer) = (1, 0);
     while let Some(op) = ops.next() {
         match op {
             Op::Take { .. } if frame.outputs == 0 => break,
@@ -62,10 +75,17 @@ pub(super) fn body(frame: &Frame<'_>) -> Result<Vec<Stage>, CudaError> {
                 stages.push(Stage { routed, ..Stage::new("route", launches) });
             }
             Op::Experts { normed, experts, out } => {
-                stages.push(Stage::new(
-                    "experts",
-                    feed_forward::routed(frame, used_now, *normed, experts, *out)?,
-                ));
+                match frame.hosted {
+                    None => {
+                        let launches = feed_forward::routed(frame, used_now, *normed, experts, *out)?;
+                        stages.push(Stage::new("experts", launches));
+                    }
+                    Some((slots, way)) => {
+                        let op = Experts { layer, used: used_now, normed: *normed, out: *out };
+                        stages.extend(slots.stages(frame, way, op)?);
+                    }
+                }
+                layer += 1;
             }
             Op::Gated { normed, gated, out } => {
                 let launches = feed_forward::dense(frame, *normed, None, gated, *out)?;
@@ -100,4 +120,17 @@ pub(super) fn states(frame: &Frame<'_>) -> Result<Stage, CudaError> {
 /// Queues kernels one by one.
 pub(super) fn launch(stream: &mut Stream, stages: &[Stage]) -> Result<(), CudaError> {
     stages.iter().flat_map(|stage| &stage.launches).try_for_each(|kernel| stream.launch(kernel))
+}
+
+/// The routed layers that the host serves in a step of `rows` rows, and their rows: those of [`body`].
+pub(super) fn served(program: &Program, rows: usize, outputs: usize) -> Vec<(usize, usize)> {
+    let mut layers = Vec::new();
+    for op in &program.ops {
+        match op {
+            Op::Take { .. } if outputs == 0 => break,
+            Op::Experts { normed, .. } => layers.push((layers.len(), count(normed.rows, rows, outputs))),
+            _ => {}
+        }
+    }
+    layers
 }

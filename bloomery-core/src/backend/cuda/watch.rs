@@ -1,10 +1,12 @@
 //! Steps that are looked at while they run: stage by stage, never as graphs.
 
-use bloomery_kernels::cuda::{CudaError, Stream};
+use bloomery_kernels::cuda::Stream;
 
+use super::hosted::Hosted;
 use super::memory::Memory;
 use super::walk::{Stage, launch};
 use crate::backend::{RouteTrace, StageTime};
+use crate::error::EngineError;
 
 /// What is to be reported.
 #[derive(Debug)]
@@ -19,7 +21,13 @@ impl Watch<'_> {
     }
 
     /// Queues the kernels and reports.
-    pub(super) fn run(self, stream: &mut Stream, stages: &[Stage], memory: &Memory) -> Result<(), CudaError> {
+    pub(super) fn run(
+        self,
+        stream: &mut Stream,
+        stages: &[Stage],
+        memory: &Memory,
+        hosted: &mut Option<Hosted>,
+    ) -> Result<(), EngineError> {
         let Self { mut trace, times } = self;
         if let Some(trace) = &mut trace {
             trace.layers.clear();
@@ -29,7 +37,7 @@ impl Watch<'_> {
             if times.is_some() {
                 events.push(stream.event()?);
             }
-            launch(stream, std::slice::from_ref(stage))?;
+            one(stream, stage, hosted)?;
             if let (Some(trace), Some((used, rows))) = (&mut trace, stage.routed) {
                 let mut experts = vec![0; used * rows];
                 stream.download(&memory.experts.slice(0..used * rows)?, &mut experts)?;
@@ -46,4 +54,16 @@ impl Watch<'_> {
         }
         Ok(())
     }
+}
+
+/// Queues the kernels of a stage, and does the host's part in it.
+pub(super) fn one(
+    stream: &mut Stream,
+    stage: &Stage,
+    hosted: &mut Option<Hosted>,
+) -> Result<(), EngineError> {
+    let Some(hosted) = hosted else { return Ok(launch(stream, std::slice::from_ref(stage))?) };
+    hosted.before(stream, stage.hand)?;
+    launch(stream, std::slice::from_ref(stage))?;
+    hosted.after(stream, stage.hand)
 }

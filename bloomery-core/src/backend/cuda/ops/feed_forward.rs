@@ -28,7 +28,7 @@ pub(in crate::backend::cuda) fn routed(
     experts: &ExpertStacks,
     out: Buffer,
 ) -> Result<Vec<Launch>, CudaError> {
-    let [gate, up, down] = [experts.gate, experts.up, experts.down].map(|id| frame.model.stack(id).clone());
+    let stacks = [experts.gate, experts.up, experts.down].map(|id| frame.model.stack(id).clone());
     let rows = frame.rows_of(x.rows);
     let routed = Routed {
         experts: frame.memory.experts.slice(0..rows * used)?,
@@ -36,7 +36,7 @@ pub(in crate::backend::cuda) fn routed(
         used,
         seats: None,
     };
-    launches(frame, x, None, Some(routed), [gate, up, down], out)
+    block(frame, x, None, Some(routed), stacks, out)?.launches(frame.info)
 }
 
 /// One network for all rows.
@@ -48,18 +48,19 @@ pub(in crate::backend::cuda) fn dense(
     out: Buffer,
 ) -> Result<Vec<Launch>, CudaError> {
     let stack = |id: MatrixId| WeightStack::dense(frame.model.matrix(id));
-    launches(frame, x, norm, None, [gated.gate, gated.up, gated.down].map(stack), out)
+    block(frame, x, norm, None, [gated.gate, gated.up, gated.down].map(stack), out)?.launches(frame.info)
 }
 
-fn launches(
+/// What a step's launches of a block are made of.
+pub(in crate::backend::cuda) fn block(
     frame: &Frame<'_>,
     x: Buffer,
     norm: Option<Gain>,
     routed: Option<Routed>,
     [gate, up, down]: [WeightStack; 3],
     out: Buffer,
-) -> Result<Vec<Launch>, CudaError> {
-    let block = FeedForward {
+) -> Result<FeedForward, CudaError> {
+    Ok(FeedForward {
         x: frame.span(x)?,
         rows: frame.rows_of(x.rows),
         norm: norm.map(|norm| frame.model.norm(norm)),
@@ -71,6 +72,5 @@ fn launches(
         out: frame.span(out)?,
         workspace: Some(frame.memory.workspace.span()),
         tuning: Tuning::default(),
-    };
-    block.launches(frame.info)
+    })
 }

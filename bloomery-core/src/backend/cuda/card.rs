@@ -1,0 +1,60 @@
+//! What is in the memory of a card, and a step's kernels over it.
+
+use bloomery_kernels::cuda::{CudaError, DeviceInfo};
+
+use super::frame::Frame;
+use super::hosted::Hosted;
+use super::inputs::Inputs;
+use super::memory::Memory;
+use super::model::Model;
+use super::pages::Caches;
+use super::sizes::Sizes;
+use super::walk::{Stage, body, head, states};
+use crate::backend::{Batch, Readback};
+
+/// See above. Experts that come and go are apart.
+#[derive(Debug)]
+pub(super) struct Card {
+    pub(super) info: DeviceInfo,
+    pub(super) model: Model,
+    pub(super) memory: Memory,
+    pub(super) inputs: Inputs,
+    pub(super) caches: Caches,
+    pub(super) sizes: Sizes,
+}
+
+impl Card {
+    /// What a step's launches are made of.
+    pub(super) fn frame<'a>(
+        &'a self,
+        hosted: Option<&'a Hosted>,
+        (rows, outputs): (usize, usize),
+    ) -> Frame<'a> {
+        Frame {
+            info: &self.info,
+            model: &self.model,
+            memory: &self.memory,
+            inputs: &self.inputs,
+            caches: &self.caches,
+            hosted: hosted.map(|hosted| (&hosted.slots, hosted.way())),
+            rows,
+            outputs,
+        }
+    }
+
+    /// A step's kernels.
+    pub(super) fn stages(&self, hosted: Option<&Hosted>, batch: &Batch<'_>) -> Result<Vec<Stage>, CudaError> {
+        let frame = self.frame(hosted, batch.shape());
+        let mut stages = body(&frame)?;
+        match batch.want {
+            Readback::Hidden if frame.outputs > 0 => stages.push(states(&frame)?),
+            Readback::Hidden => {}
+            // Of more rows the head runs as they are read.
+            _ if (1..=self.sizes.logit_rows).contains(&frame.outputs) => {
+                stages.push(head(&frame, 0, frame.outputs)?);
+            }
+            _ => {}
+        }
+        Ok(stages)
+    }
+}

@@ -1,0 +1,151 @@
+//! The kernels of a routed layer whose experts are on both sides.
+
+use std::time::Duration;
+
+use bloomery_kernels::cuda::{
+    Buffer as CardBuffer, Collect, CudaError, Desk, FeedForward, Numbers, Routed, Seat, Span,
+};
+
+use super::slots::Pool;
+use super::waves::Waves;
+use crate::backend::cuda::frame::Frame;
+use crate::backend::cuda::ops::feed_forward;
+use crate::backend::cuda::walk::{Hand, Stage};
+use crate::program::Buffer;
+
+/// The card goes on without the host after so long, longer than any answer takes and than the host's own patience.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// What launches are made of.
+#[derive(Debug)]
+pub(in crate::backend::cuda) struct Slots {
+    pub(super) pools: Vec<Pool>,
+    pub(super) layers: Vec<Layer>,
+    pub(super) desk: Desk,
+    /// Slots by expert, all layers one after the other; and those of a prompt's waves.
+    pub(super) map: Span<u32>,
+    pub(super) wave_maps: Span<u32>,
+    /// As `map`: how often each expert was chosen in a step with waves.
+    pub(super) counts: CardBuffer<u32>,
+    /// `[rows][used]`: what the kernels of the experts read in place of the router's choice.
+    pub(super) seated: CardBuffer<u32>,
+}
+
+/// Of a routed layer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Layer {
+    pub(super) pool: Option<usize>,
+    pub(super) experts: usize,
+    /// Where it begins in the map.
+    pub(super) start: usize,
+}
+
+/// Who has the experts that have no slot.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::backend::cuda) enum Way<'a> {
+    /// The host computes them.
+    Served,
+    /// They come to the card.
+    Streamed(&'a Waves),
+}
+
+/// What an op reads and writes.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::backend::cuda) struct Experts {
+    pub(in crate::backend::cuda) layer: usize,
+    pub(in crate::backend::cuda) used: usize,
+    pub(in crate::backend::cuda) normed: Buffer,
+    pub(in crate::backend::cuda) out: Buffer,
+}
+
+impl Slots {
+    /// The stages of a layer: one, or one for each wave.
+    pub(in crate::backend::cuda) fn stages(
+        &self,
+        frame: &Frame<'_>,
+        way: Way<'_>,
+        op: Experts,
+    ) -> Result<Vec<Stage>, CudaError> {
+        let layer = &self.layers[op.layer];
+        match (way, layer.pool) {
+            (Way::Streamed(waves), Some(pool)) => {
+                let first = waves.of_layer[op.layer].start;
+                let stage = |wave| {
+                    let start = waves.start(wave);
+                    let seats = self.wave_maps.slice(start..start + layer.experts)?;
+                    let counts = self.counts.slice(layer.start..layer.start + layer.experts)?;
+                    let counts = (wave == first).then_some(counts);
+                    let (seat, block) = self.block(frame, op, pool, &seats)?;
+                    let mut launches = vec![Seat { counts, ..seat }.launch(frame.info, None)?];
+                    launches.extend(block.launches(frame.info)?);
+                    Ok(Stage { hand: Some(Hand::Wave(wave)), ..Stage::new("experts", launches) })
+                };
+                waves.of_layer[op.layer].clone().map(stage).collect()
+            }
+            (_, pool) => {
+                let seats = self.map.slice(layer.start..layer.start + layer.experts)?;
+                let rows = frame.rows_of(op.normed.rows);
+                let mut launches = Vec::new();
+                let seat = match pool {
+                    Some(pool) => {
+                        let (seat, block) = self.block(frame, op, pool, &seats)?;
+                        launches = block.launches(frame.info)?;
+                        seat
+                    }
+                    None => self.seat(frame, op, &seats, Numbers::Seats)?,
+                };
+                let seat = Seat { normed: Some(frame.span(op.normed)?), ..seat };
+                launches.insert(0, seat.launch(frame.info, Some((&self.desk, op.layer)))?);
+                let collect = Collect { out: frame.span(op.out)?, rows, limit: LIMIT };
+                launches.push(collect.launch(frame.info, &self.desk, op.layer)?);
+                Ok(vec![Stage { hand: Some(Hand::Serve(op.layer, rows)), ..Stage::new("experts", launches) }])
+            }
+        }
+    }
+
+    fn seat(
+        &self,
+        frame: &Frame<'_>,
+        op: Experts,
+        seats: &Span<u32>,
+        numbers: Numbers,
+    ) -> Result<Seat, CudaError> {
+        let pairs = frame.rows_of(op.normed.rows) * op.used;
+        Ok(Seat {
+            experts: frame.memory.experts.slice(0..pairs)?,
+            weights: frame.memory.expert_weights.slice(0..pairs)?,
+            used: op.used,
+            seats: seats.clone(),
+            out: self.seated.slice(0..pairs)?,
+            numbers,
+            counts: None,
+            normed: None,
+        })
+    }
+
+    /// The experts that have slots, and who is left to them.
+    fn block(
+        &self,
+        frame: &Frame<'_>,
+        op: Experts,
+        pool: usize,
+        seats: &Span<u32>,
+    ) -> Result<(Seat, FeedForward), CudaError> {
+        let pairs = frame.rows_of(op.normed.rows) * op.used;
+        let mut routed = Routed {
+            experts: self.seated.slice(0..pairs)?,
+            weights: frame.memory.expert_weights.slice(0..pairs)?,
+            used: op.used,
+            seats: None,
+        };
+        let stacks = self.pools[pool].stacks();
+        let mut block = feed_forward::block(frame, op.normed, None, Some(routed.clone()), stacks, op.out)?;
+        // Kernels for many rows sort them by expert, of which there are fewer than slots.
+        let numbers = if block.sorts() { Numbers::Experts } else { Numbers::Seats };
+        if block.sorts() {
+            routed.seats = Some(seats.clone());
+            block.routed = Some(routed);
+        }
+        Ok((self.seat(frame, op, seats, numbers)?, block))
+    }
+}
