@@ -19,76 +19,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::super::{Buffer, CudaError, Device, Span, Stream};
-use crate::abi::seats::{OFFERED_ROWS, USED};
-
-/// Words (of 8 bytes) of a cache line.
-const LINE: usize = 8;
-const NAME: &str = "a desk";
-
-/// How much a [`Desk`] has room for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DeskShape {
-    /// Layers that ask.
-    pub layers: usize,
-    /// Rows of a step, at most: 1024 or fewer.
-    pub rows: usize,
-    /// Experts of a row, at most: 32 or fewer.
-    pub used: usize,
-    /// Values of a normalised row, at most.
-    pub cols: usize,
-    /// Values of a row of sums, at most.
-    pub outputs: usize,
-}
-
-/// Where the parts start, in words of 8 bytes.
-#[derive(Debug, Clone, Copy)]
-struct Places {
-    done: usize,
-    failed: usize,
-    pairs: usize,
-    /// Of a layer.
-    pairs_len: usize,
-    rows: usize,
-    sums: usize,
-    end: usize,
-}
-
-impl DeskShape {
-    fn places(&self) -> Places {
-        let line = |words: usize| words.next_multiple_of(LINE);
-        let done = self.layers * LINE;
-        let failed = done + self.layers * LINE;
-        let pairs = failed + LINE;
-        let pairs_len = line(self.rows * self.used);
-        let rows = pairs + self.layers * pairs_len;
-        let sums = rows + line((self.rows * self.cols).div_ceil(2));
-        let end = sums + line((self.rows * self.outputs).div_ceil(2));
-        Places { done, failed, pairs, pairs_len, rows, sums, end }
-    }
-
-    /// Words of a layer in the card's memory: a ticket and a state for every row.
-    fn states_len(&self) -> usize {
-        1 + self.rows
-    }
-
-    /// Bytes of the host's memory. The card's are fewer than 16 for each row of a layer.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
-        8 * self.places().end
-    }
-
-    fn check(&self) -> Result<(), CudaError> {
-        let require = |what, found: usize, most: usize| {
-            let holds = found > 0 && found <= most;
-            CudaError::require(NAME, what, found as u64, holds, || format!("1 to {most}"))
-        };
-        require("layers", self.layers, 1 << 16)?;
-        require("rows", self.rows, OFFERED_ROWS as usize)?;
-        require("experts of a row", self.used, USED as usize)?;
-        require("columns", self.cols, 1 << 20)?;
-        require("outputs", self.outputs, 1 << 20)
-    }
-}
+use super::shape::{DeskShape, LINE, NAME, Places};
 
 /// The place where kernels ask the host to compute experts that have no seats on the card, layer by layer, while a step runs.
 ///

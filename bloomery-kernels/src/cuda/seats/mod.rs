@@ -2,9 +2,11 @@
 
 mod collect;
 mod desk;
+mod shape;
 
 pub use collect::Collect;
-pub use desk::{Desk, DeskShape};
+pub use desk::Desk;
+pub use shape::DeskShape;
 
 use super::launch::Grid;
 use super::module::{Entry, SEATS};

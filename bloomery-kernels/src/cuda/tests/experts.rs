@@ -314,6 +314,72 @@ fn dense_layers() {
     }
 }
 
+/// Experts whose matrices are in seats: the bits of the same experts in a stack of their own.
+#[test]
+fn many_rows_find_the_seats_of_experts() {
+    let (format, count, used, rows, size) = (Format::Q4_K, 6, 3, 70, 256);
+    for mut place in places() {
+        let mut rng = Rng::new(5);
+        let bytes = size * size / 256 * 144;
+        let matrices: Vec<Vec<u8>> = (0..3).map(|i| weights(format, count * size * size, i)).collect();
+        // Expert 2 has no seat, and one seat's number is wrong: both count for nothing.
+        let seats = [7, 0, u32::MAX, 3, 1 << 20, 5];
+        let experts: Vec<u32> =
+            (0..rows * used).map(|pair| ((pair + pair / used % 5) % (count + 1)) as u32).collect();
+        let own: Vec<u32> = experts.iter().map(|&e| if e == 2 || e == 4 { u32::MAX } else { e }).collect();
+        let weights: Vec<f32> = experts.iter().map(|_| rng.unit() as f32).collect();
+        let (x, before) = (rng.normals(rows * size), rng.normals(rows * size));
+        let run = |place: &mut Place, seated: bool, rows: usize| {
+            let pool = |data: &Vec<u8>| {
+                let mut pool = vec![0; 9 * bytes];
+                for (expert, &seat) in seats.iter().enumerate().filter(|(_, seat)| **seat < 9) {
+                    pool[seat as usize * bytes..][..bytes].copy_from_slice(&data[expert * bytes..][..bytes]);
+                }
+                pool
+            };
+            let [gate, up, down] = [0, 1, 2].map(|i| match seated {
+                true => place.stack(format, 9, size, size, &pool(&matrices[i])),
+                false => place.stack(format, count, size, size, &matrices[i]),
+            });
+            let out = place.buffer(&before[..rows * size]);
+            let room = FeedForward::workspace_bytes(rows, (used, count), (size, size, size));
+            let op = FeedForward {
+                x: place.buffer(&x[..rows * size]).span(),
+                rows,
+                norm: None,
+                routed: Some(Routed {
+                    experts: place
+                        .buffer(if seated { &experts } else { &own })
+                        .slice(0..rows * used)
+                        .unwrap(),
+                    weights: place.buffer(&weights[..rows * used]).span(),
+                    used,
+                    seats: seated.then(|| place.buffer(&seats).span()),
+                }),
+                gate,
+                up,
+                down,
+                hidden: place.poison(FeedForward::hidden_len(rows, used, size)).span(),
+                out: out.span(),
+                workspace: Some(place.poison::<u8>(room).span()),
+                tuning: Tuning::default(),
+            };
+            let launches = op.launches(place.info())?;
+            launches.iter().for_each(|launch| place.run(launch));
+            Ok::<_, CudaError>(place.read(&out))
+        };
+        for rows in [9, rows] {
+            let (seated, own) = (run(&mut place, true, rows).unwrap(), run(&mut place, false, rows).unwrap());
+            assert_eq!(bits(&seated), bits(&own), "{rows} rows");
+        }
+        let error = run(&mut place, true, 8).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "feed-forward: seats is 6, must be 0 but for more than 8 rows, tiles and a workspace"
+        );
+    }
+}
+
 #[test]
 fn bad_calls_are_refused() {
     for mut place in places() {

@@ -3,6 +3,7 @@
 mod attention;
 mod candidates;
 mod census;
+mod copies;
 mod embed;
 mod experts;
 mod group;

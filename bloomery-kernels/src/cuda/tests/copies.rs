@@ -1,0 +1,57 @@
+//! Memory of the host, and streams that wait for each other: on a card only.
+
+use std::sync::Arc;
+
+use super::super::testing::card;
+use super::super::{CudaError, Registered};
+use crate::cpu::testing::Rng;
+
+#[test]
+fn registered_memory_is_copied_while_another_stream_waits() {
+    let Some(device) = card() else { return };
+    let mut rng = Rng::new(3);
+    let bytes: Vec<u8> = (0..3 << 20).map(|_| rng.below(256) as u8).collect();
+    let owner = Arc::new(bytes.clone());
+    // The last pages alone: where the part starts does not matter.
+    let registered = Registered::new(&device, &owner, |owner| &owner[4100..]).unwrap();
+    drop(owner);
+    assert_eq!(registered.bytes(), &bytes[4100..]);
+    let (mut copies, mut work) = (device.stream().unwrap(), device.stream().unwrap());
+    let (first, second) = (device.alloc::<u8>(1 << 20).unwrap(), device.alloc::<u8>(1 << 20).unwrap());
+    let mut mark = copies.mark().unwrap();
+    for start in [0, 17, 1 << 20] {
+        copies.copy_from_host(&registered, start..start + (1 << 20), &first.span()).unwrap();
+        copies.mark_again(&mut mark).unwrap();
+        work.wait(&mark).unwrap();
+        work.copy(&first.span(), &second.span()).unwrap();
+        let mut read = vec![0; 1 << 20];
+        work.download(&second.span(), &mut read).unwrap();
+        assert!(mark.is_over().unwrap());
+        assert!(read == bytes[4100 + start..][..1 << 20], "from {start} on");
+        // The next copy goes over what this one has read.
+        let read = work.mark().unwrap();
+        copies.wait(&read).unwrap();
+    }
+    let end = registered.bytes().len();
+    let error =
+        copies.copy_from_host(&registered, end - 1..end + 1, &first.slice(0..2).unwrap()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!("a copy from the host: its end is {}, must be at most {end}", end + 1)
+    );
+    assert!(copies.copy_from_host(&registered, 0..3, &first.slice(0..2).unwrap()).is_err());
+    let error =
+        copies.capture(|stream| stream.copy_from_host(&registered, 0..2, &first.slice(0..2).unwrap()));
+    assert!(matches!(error, Err(CudaError::Contract { what: "captures under way", .. })), "{error:?}");
+}
+
+#[test]
+fn words_are_filled() {
+    let Some(device) = card() else { return };
+    let mut stream = device.stream().unwrap();
+    let words = device.alloc::<u32>(5).unwrap();
+    stream.fill_words(&words.slice(1..4).unwrap(), 0x1234_5678).unwrap();
+    let mut read = [0; 5];
+    stream.download(&words.span(), &mut read).unwrap();
+    assert_eq!(read, [0, 0x1234_5678, 0x1234_5678, 0x1234_5678, 0]);
+}
