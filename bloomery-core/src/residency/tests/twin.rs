@@ -48,7 +48,7 @@ impl Twin {
     }
 
     fn plan(&mut self, step: u64) -> Vec<Moved> {
-        let margin = (self.scores.weight() * u64::from(self.rules.margin) >> 8).max(1);
+        let margin = ((self.scores.weight() * u64::from(self.rules.margin)) >> 8).max(1);
         let mut moves = Vec::new();
         for turn in 0..=self.rules.moves {
             let room = self.moving.len() < self.ring.div_ceil(2) && !self.free.is_empty();
