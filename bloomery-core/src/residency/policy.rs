@@ -151,11 +151,7 @@ impl Residency {
             let flat = start + expert;
             self.scores.add(flat, weight);
             self.totals.add(flat, 256);
-            let part = &mut self.parts[flat as usize];
-            if let (Part::Idle, Some(pool)) = (*part, pool.as_mut()) {
-                *part = Part::Candidate;
-                pool.want(flat);
-            }
+            consider(&mut self.parts[flat as usize], flat, &mut pool);
             on_card += u64::from(self.map[flat as usize] != NOWHERE);
         }
         self.stats.chosen += experts.len() as u64;
@@ -178,11 +174,7 @@ impl Residency {
             let choices = u64::from(*count) * 256 * most / rows;
             self.scores.add(flat, self.scores.worth(choices));
             self.totals.add(flat, choices);
-            let part = &mut self.parts[flat as usize];
-            if let (Part::Idle, Some(pool)) = (*part, pool.as_mut()) {
-                *part = Part::Candidate;
-                pool.want(flat);
-            }
+            consider(&mut self.parts[flat as usize], flat, &mut pool);
         }
         self.passed = self.passed.max(most as u32);
     }
@@ -282,5 +274,14 @@ impl Residency {
 
     fn flat(&self, expert: Expert) -> u32 {
         self.starts[expert.layer as usize] + expert.expert
+    }
+}
+
+/// Makes a candidate of an expert that was chosen and could have a slot.
+#[inline]
+fn consider(part: &mut Part, flat: u32, pool: &mut Option<&mut Pool>) {
+    if let (Part::Idle, Some(pool)) = (*part, pool) {
+        *part = Part::Candidate;
+        pool.want(flat);
     }
 }

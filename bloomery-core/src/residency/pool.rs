@@ -62,9 +62,10 @@ impl Pool {
     /// hottest `most` of the rest to the end, the very hottest last. What is asked of a candidate grows with time, so one that
     /// was too cold once is too cold until it is chosen again.
     pub(super) fn sift(&mut self, scores: &Scores, margin: u64, most: usize, mut cold: impl FnMut(u32)) {
-        let needed = self.coldest(scores).map(|(score, _)| score.saturating_add(margin));
+        let Some((coldest, _)) = self.coldest(scores) else { return };
+        let needed = coldest.saturating_add(margin);
         self.candidates.retain(|flat| {
-            let keep = needed.is_some_and(|needed| scores.get(*flat) >= needed);
+            let keep = scores.get(*flat) >= needed;
             if !keep {
                 cold(*flat);
             }

@@ -35,7 +35,7 @@ impl Scores {
 
     /// `count` choices in 256ths, in terms of scores.
     pub(super) fn worth(&self, count: u64) -> u64 {
-        u64::try_from(u128::from(count) * u128::from(self.weight) >> 8).unwrap_or(u64::MAX)
+        u64::try_from((u128::from(count) * u128::from(self.weight)) >> 8).unwrap_or(u64::MAX)
     }
 
     /// The score that an expert tends to which is chosen in every step, in 256ths of a choice: the sum of 2^(-n / half-life).

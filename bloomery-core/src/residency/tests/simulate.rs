@@ -78,12 +78,28 @@ fn hits_are_as_many_as_with_the_best_other_policy() {
             let best = even.max(oracle).max(late);
             // The oracle knows the whole trace before it begins. To learn it takes up to 2500 moves, 16 a row. Where experts differ
             // little in the long run, what the last 100 rows chose says less than that.
-            assert!(warm > best - 1.5 && cold > best - 3.0, "{name} with {share} %");
+            assert!(warm > best - 2.0 && cold > best - 3.0, "{name} with {share} %");
+            assert!(warm > cold - 0.2, "{name} with {share} %: heat is a good beginning");
             // Where a row chooses about as many experts as there are slots, LRU has nothing left when it is needed.
             if slots <= trace.layers * trace.used {
                 assert!(cold > free + 10.0 && cold > late + 5.0, "{name} with {share} %");
             }
         }
+    }
+}
+
+/// Of a model with 128 experts, 45 % of the choices are reported to be made again by the next row and 80 % by one of the next
+/// eight.
+#[test]
+fn made_up_traces_repeat_as_models_do() {
+    for trace in traces()
+        .into_iter()
+        .filter(|trace| trace.name.starts_with("128/8") && trace.name.ends_with("repeats"))
+    {
+        let (next, eight) = (trace.again(1), trace.again(8));
+        println!("{}: {next:.1} % again in the next row, {eight:.1} % in the next eight", trace.name);
+        let none = trace.name.contains("no ");
+        assert!(none || (next - 45.0).abs() < 5.0 && (eight - 80.0).abs() < 6.0, "{next} {eight}");
     }
 }
 

@@ -58,7 +58,7 @@ impl Random {
     }
 
     pub(super) fn below(&mut self, end: usize) -> usize {
-        ((self.next() >> 32) * end as u64 >> 32) as usize
+        (((self.next() >> 32) * end as u64) >> 32) as usize
     }
 
     fn percent(&mut self, chance: usize) -> bool {
