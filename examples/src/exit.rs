@@ -89,7 +89,10 @@ impl From<PlanError> for Failure {
             error => error,
         };
         let status = match &error {
-            PlanError::DoesNotFit { .. } | PlanError::NoCard { .. } | PlanError::NotOnCard { .. } => {
+            PlanError::DoesNotFit { .. }
+            | PlanError::NoCard { .. }
+            | PlanError::NotOnCard { .. }
+            | PlanError::SeveralCards { .. } => {
                 Status::Unavailable
             }
             PlanError::Invalid { .. } => Status::Usage,
