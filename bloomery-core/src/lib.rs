@@ -57,7 +57,7 @@ pub use plan::{
 pub use prefix::PrefixStats;
 pub use session::Session;
 pub use state::Snapshot;
-pub use units::{Bytes, Rate};
+pub use units::{Bytes, Rate, SizeError};
 
 /// The README, so that its example is a test.
 #[cfg(doctest)]

@@ -248,7 +248,10 @@ fn mistakes_are_named() {
         (&["-ot", "(=CPU"], "-ot (=CPU: the pattern is not a regular expression"),
         (&["-cmoe", "-ncmoe", "3"], "--cpu-moe with --n-cpu-moe: one of them is enough"),
         (&["-cmoe", "-ot", "exps=CPU"], "--cpu-moe with --override-tensor: one of them is enough"),
-        (&["--card-budget", "much"], "--card-budget much: expected a size, such as 12G or 8192M"),
+        (
+            &["--card-budget", "much"],
+            "--card-budget much: expected a size with its unit, such as 12G or 512M",
+        ),
         (&["-fitt", "1,x"], "-fitt 1,x: expected MiB, such as 1024"),
         (&["--residency", "on"], "--residency on: expected adaptive, off"),
         (&["-dev", "a"], "-dev a: expected none, or a name of --list-devices"),

@@ -92,9 +92,7 @@ impl From<PlanError> for Failure {
             PlanError::DoesNotFit { .. }
             | PlanError::NoCard { .. }
             | PlanError::NotOnCard { .. }
-            | PlanError::SeveralCards { .. } => {
-                Status::Unavailable
-            }
+            | PlanError::SeveralCards { .. } => Status::Unavailable,
             PlanError::Invalid { .. } => Status::Usage,
             _ => Status::Software,
         };

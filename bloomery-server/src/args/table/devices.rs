@@ -21,7 +21,7 @@ pub(super) static FLAGS: &[Flag] = &[
     text("--place", "auto|a|gate|N|cudaN|cudaN+cpu|cpu", place)
         .doc("where the model is, whatever -ngl and -dev say; auto: on the first card that it fits, else with as many experts as fit on the card with most free memory, else on the CPU; a, gate, N: as much as fits on the largest card, the smallest, card N; cudaN: all of it on card N; cudaN+cpu: with experts on both (default: auto)"),
     text("--card-budget", "SIZE", card_budget)
-        .doc("most memory of a card to use, such as 12G; without a unit MiB (default: what is free)"),
+        .doc("most memory of a card to use, such as 12G (default: what is free)"),
     word("--residency", &["adaptive", "off"], |draft, word| {
         draft.engine.residency = match word {
             "off" => ResidencyMode::Off,
