@@ -258,6 +258,8 @@ impl EngineOptions {
 
 #[cfg(test)]
 mod tests {
+    use bloomery_core::CardFacts;
+
     use super::*;
 
     fn context(
@@ -317,6 +319,38 @@ mod tests {
         assert_eq!(with(None).parked(Bytes(10)), Bytes(5));
         assert_eq!(with(Some(-1)).parked(Bytes(80)), Bytes(70));
         assert_eq!(with(Some(i64::MAX)).parked(Bytes(80)), Bytes(80));
+    }
+
+    /// A card with room for the demo model's dense weights and a part of its experts.
+    fn small_card() -> Machine {
+        let card = CardFacts { overhead: Bytes(0), ..CardFacts::new("small", Bytes(275 << 20)) };
+        let host = HostFacts { available: Bytes(1 << 30), ..HostFacts::read() };
+        Machine { host, cards: Cards::given([card]), placement: Placement::Auto }
+    }
+
+    #[test]
+    fn a_model_that_is_split_stays_split_and_says_why() {
+        let plan = EngineOptions::default().plan_on(&small_card()).unwrap();
+        assert_eq!(plan.placement(), Placement::Split(0), "{plan}");
+        assert!(plan.why().unwrap().starts_with("does not fit card 0 (small)"), "{plan}");
+        let parked = plan.host_terms().iter().any(|term| term.what == "parked prefixes");
+        assert!(parked && plan.host_need() <= Bytes(1 << 30), "{plan}");
+        let explicit = Machine { placement: Placement::Split(0), ..small_card() };
+        assert_eq!(EngineOptions::default().plan_on(&explicit).unwrap().why(), None);
+        let kept = EngineOptions { host_experts: HostExperts::All, ..EngineOptions::default() };
+        assert!(kept.plan_on(&small_card()).unwrap().to_string().contains("(0 of 64 experts"));
+        let whole = EngineOptions { card_margin: Some(Bytes(0)), ..EngineOptions::default() };
+        assert_eq!(whole.plan_on(&small_card()).unwrap().placement(), Placement::Card(0));
+    }
+
+    #[test]
+    fn a_context_that_may_not_be_cut_is_the_models_or_refused() {
+        let small = HostFacts { available: Bytes(14 << 20), ..HostFacts::read() };
+        let machine = Machine { host: small, cards: Cards::none("a test"), placement: Placement::Auto };
+        let with = |fit| EngineOptions { fit, fit_floor: 64, kv: KvType::F32, ..EngineOptions::default() };
+        assert!(matches!(with(false).plan_on(&machine), Err(PlanError::DoesNotFit { .. })));
+        let cut = with(true).plan_on(&machine).unwrap().context();
+        assert!((500..1000).contains(&cut), "{cut}");
     }
 
     #[test]
