@@ -63,7 +63,7 @@ pub use prefix::PrefixStats;
 pub use residency::{HeatError, Traffic};
 pub use session::Session;
 pub use state::Snapshot;
-pub use units::{Bytes, Rate};
+pub use units::{Bytes, Rate, SizeError};
 
 /// The README, so that its example is a test.
 #[cfg(doctest)]

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
+use std::str::FromStr;
 
 /// A number of bytes. Prints in the largest binary unit that keeps three digits.
 ///
@@ -59,6 +60,32 @@ impl fmt::Display for Bytes {
     }
 }
 
+/// Text that is no size.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("expected a size with its unit, such as 12G or 512M")]
+pub struct SizeError;
+
+/// A number and a unit: `512K`, `1.5G`, `12GiB`. Units are powers of 1024, however they are spelled.
+impl FromStr for Bytes {
+    type Err = SizeError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let text = text.trim().to_ascii_lowercase();
+        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let shift = match &text[digits.len()..] {
+            "b" => 0,
+            "k" | "kb" | "kib" => 10,
+            "m" | "mb" | "mib" => 20,
+            "g" | "gb" | "gib" => 30,
+            "t" | "tb" | "tib" => 40,
+            _ => return Err(SizeError),
+        };
+        let number = digits.trim().parse::<f64>().map_err(|_| SizeError)?;
+        let sensible = number.is_finite() && number >= 0.0;
+        if sensible { Ok(Self((number * (1u64 << shift) as f64) as u64)) } else { Err(SizeError) }
+    }
+}
+
 /// Bytes a second. Prints in powers of 1000, as rates of memory and links are named.
 ///
 /// ```
@@ -79,5 +106,29 @@ impl Rate {
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:.1} GB/s", self.0 as f64 / 1e9)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        for (text, bytes) in [
+            ("12G", 12 << 30),
+            ("12GiB", 12 << 30),
+            ("12 gb", 12 << 30),
+            ("1.5g", 3 << 29),
+            ("512M", 512 << 20),
+            ("64k", 64 << 10),
+            ("2T", 2 << 40),
+            ("7B", 7),
+        ] {
+            assert_eq!(text.parse(), Ok(Bytes(bytes)), "{text}");
+        }
+        for text in ["", "12", "G", "x", "-1G", "12X", "1e999G", "12GG", "nan", "infg", "é"] {
+            assert_eq!(text.parse::<Bytes>(), Err(SizeError), "{text}");
+        }
     }
 }

@@ -83,9 +83,10 @@ impl From<PlanError> for Failure {
     fn from(error: PlanError) -> Self {
         let status = match &error {
             PlanError::Load(_) => Status::NoInput,
-            PlanError::DoesNotFit { .. } | PlanError::NoCard { .. } | PlanError::NotOnCard { .. } => {
-                Status::Unavailable
-            }
+            PlanError::DoesNotFit { .. }
+            | PlanError::NoCard { .. }
+            | PlanError::NotOnCard { .. }
+            | PlanError::SeveralCards { .. } => Status::Unavailable,
             PlanError::Invalid { .. } => Status::Usage,
             _ => Status::Software,
         };

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bloomery_core::chat::ChatTemplate;
 use bloomery_core::constrain::Grammar;
 use bloomery_core::scheduler::Scheduler;
-use bloomery_core::{CardFacts, Cards, HostFacts, Isa, Progress};
+use bloomery_core::{CardFacts, Cards, HostFacts, Isa, Placement, Progress};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{interval, sleep};
 
@@ -67,8 +67,9 @@ fn start(
     }
     if settings.plan_only {
         download::fetch(&mut settings)?;
-        let plan =
+        let mut plan =
             settings.engine.plan().map_err(|error| Failure::from(error).about(&settings.serve.model_path))?;
+        plan.measure();
         return print(&format!("{plan}\n"));
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
@@ -189,10 +190,16 @@ async fn load_and_watch(settings: Settings, ready: &Ready) -> Failure {
 pub fn load(mut settings: Settings) -> Result<App, Failure> {
     download::fetch(&mut settings)?;
     let named = |failure: Failure| failure.about(&settings.serve.model_path);
-    let plan = settings.engine.plan().map_err(|error| named(error.into()))?;
+    let mut plan = settings.engine.plan().map_err(|error| named(error.into()))?;
+    if matches!(plan.placement(), Placement::Split(_)) {
+        plan.measure();
+    }
     // Said twice, because a slow server is noticed late.
     if let Some(why) = plan.why().filter(|_| settings.engine.asked_for_card) {
-        tracing::warn!("the model is not on a card: {why}");
+        match plan.placement() {
+            Placement::Cpu => tracing::warn!("the model is not on a card: {why}"),
+            _ => tracing::warn!("the card does not have all experts: {why}"),
+        }
     }
     tracing::info!("{plan}");
     let began = Instant::now();

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use bloomery_core::{Params, Placement};
+use bloomery_core::{Bytes, CardPick, Context, HostExperts, Params, Placement, ResidencyMode, TensorRules};
 use bloomery_server::args::{self, ArgError, Command, Settings, help, parse};
 
 /// Flags and variables of llama-server and bloomery, listed independently of the table under test.
@@ -243,7 +243,18 @@ fn mistakes_are_named() {
         (&["--jinja=perhaps"], "--jinja perhaps: expected on/true/1/enabled"),
         (&["-ctk", "q4_0"], "-ctk: caches of type q4_0 are not in this release"),
         (&["-ctv", "q8_0"], "--cache-type-k f16 with --cache-type-v q8_0: both must be the same"),
-        (&["--place", "bp"], "--place bp: expected auto, cpu, cuda or cuda with a number"),
+        (&["--place", "moon"], "--place moon: expected auto, cpu, cuda or cuda with a number"),
+        (&["-ot", "exps=DISK"], "-ot exps=DISK: `DISK` is neither CPU nor CUDA with a number"),
+        (&["-ot", "(=CPU"], "-ot (=CPU: the pattern is not a regular expression"),
+        (&["-cmoe", "-ncmoe", "3"], "--cpu-moe with --n-cpu-moe: one of them is enough"),
+        (&["-cmoe", "-ot", "exps=CPU"], "--cpu-moe with --override-tensor: one of them is enough"),
+        (
+            &["--card-budget", "much"],
+            "--card-budget much: expected a size with its unit, such as 12G or 512M",
+        ),
+        (&["-fitt", "1,x"], "-fitt 1,x: expected MiB, such as 1024"),
+        (&["--residency", "on"], "--residency on: expected adaptive, off"),
+        (&["-dev", "a"], "-dev a: expected none, or a name of --list-devices"),
         (&["-ngl", "many"], "-ngl many: expected a number, auto or all"),
         (&["-dev", "Vulkan0"], "-dev Vulkan0: expected none, or a name of --list-devices"),
         (&["-dev", "CUDA0,CUDA1"], "-dev: a model on several devices is not in this release"),
@@ -319,14 +330,14 @@ fn words_are_read_as_llama_server_reads_them() {
 #[test]
 fn what_has_no_effect_says_so_once_a_reason() {
     let warnings =
-        settings(&["-ngl", "99", "-cmoe", "-ot", "exps=CPU", "-ngl", "9", "--port", "1", "--port", "2"])
+        settings(&["-ngl", "99", "-sm", "row", "-ts", "1,1", "-ngl", "9", "--port", "1", "--port", "2"])
             .warnings;
     assert_eq!(
         warnings,
         [
             "--gpu-layers is given more than once: the last one counts",
             "--port is given more than once: the last one counts",
-            "-cmoe, -ot: no effect: a model is on one device as a whole",
+            "-sm, -ts: no effect: a model is on one card at most, and all but experts is on it as a whole",
         ]
     );
 }
@@ -346,13 +357,45 @@ fn flags_that_name_devices_agree_on_one() {
         &["-dev", "CUDA1"] as &[&str],
         &["-mg", "1"],
         &["-ngl", "99", "-mg", "1"],
-        &["--place", "cuda1", "-ngl", "0"],
+        &["--place", "1", "-ngl", "0"],
     ] {
-        assert_eq!(place(words), Placement::Card(1), "{words:?}");
+        assert_eq!(place(words), Placement::Fill(CardPick::Number(1)), "{words:?}");
+    }
+    assert_eq!(place(&["--place", "cuda1", "-ngl", "0"]), Placement::Card(1));
+    assert_eq!(place(&["--place", "cuda1+cpu"]), Placement::Split(1));
+    assert_eq!(place(&["--place", "a", "-dev", "none"]), Placement::Fill(CardPick::Largest));
+    assert_eq!(place(&["--place", "gate"]), Placement::Fill(CardPick::Smallest));
+    for words in [&["--place", "b"], &["--place", "bp"], &["--place", "1+0"]] {
+        assert_eq!(place(words), Placement::Several(2), "{words:?}");
     }
     assert!(
         settings(&["-ngl", "99"]).engine.asked_for_card && !settings(&["-ngl", "auto"]).engine.asked_for_card
     );
+}
+
+#[test]
+fn flags_that_keep_experts_in_host_memory_agree() {
+    let experts = |words: &[&str]| settings(words).engine.host_experts;
+    assert_eq!(experts(&[]), HostExperts::AsNeeded);
+    assert_eq!(experts(&["-cmoe"]), HostExperts::All);
+    assert_eq!(experts(&["-ncmoe", "7"]), HostExperts::FirstLayers(7));
+    let rules = TensorRules::parse(r"blk\.1\.=CUDA0,exps=CPU").expect("rules");
+    assert_eq!(experts(&["-ot", r"blk\.1\.=CUDA0", "-ot", "exps=CPU"]), HostExperts::Rules(rules));
+}
+
+#[test]
+fn flags_about_memory_are_sizes() {
+    let engine = |words: &[&str]| settings(words).engine;
+    let none = engine(&[]);
+    assert_eq!((none.card_budget, none.card_margin, none.fit, none.fit_floor), (None, None, true, 4096));
+    assert_eq!(none.slot_context(), Context::Auto);
+    let given = engine(&["--card-budget", "12G", "-fitt", "512,1024", "-fit", "off", "-fitc", "8192"]);
+    assert_eq!((given.card_budget, given.card_margin), (Some(Bytes(12 << 30)), Some(Bytes(1 << 30))));
+    assert_eq!((given.slot_context(), given.fit_floor), (Context::Trained, 8192));
+    assert!(engine(&["-fit"]).fit && engine(&["-fit", "on"]).fit);
+    let moves = engine(&["--residency", "off", "--heat", "counts"]);
+    assert_eq!((moves.residency, moves.heat), (ResidencyMode::Off, Some("counts".into())));
+    assert!(settings(&["--dry-run"]).plan_only);
 }
 
 #[test]

@@ -30,6 +30,7 @@ impl Runner {
         let threads = plan.threads().get();
         let place = match plan.placement() {
             Placement::Card(number) => format!("CUDA{number}"),
+            Placement::Split(number) => format!("CUDA{number}, {threads} threads"),
             _ => format!("{threads} threads"),
         };
         let engine = load(plan).map_err(|failure| failure.about(model.name()))?;

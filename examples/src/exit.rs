@@ -89,9 +89,10 @@ impl From<PlanError> for Failure {
             error => error,
         };
         let status = match &error {
-            PlanError::DoesNotFit { .. } | PlanError::NoCard { .. } | PlanError::NotOnCard { .. } => {
-                Status::Unavailable
-            }
+            PlanError::DoesNotFit { .. }
+            | PlanError::NoCard { .. }
+            | PlanError::NotOnCard { .. }
+            | PlanError::SeveralCards { .. } => Status::Unavailable,
             PlanError::Invalid { .. } => Status::Usage,
             _ => Status::Software,
         };

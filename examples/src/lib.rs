@@ -9,6 +9,7 @@ mod load;
 mod model;
 mod output;
 mod random;
+mod split;
 pub mod stats;
 
 pub use args::{Alias, expand};
@@ -18,3 +19,4 @@ pub use load::load;
 pub use model::{CacheType, MODEL_ALIASES, ModelArgs};
 pub use output::Output;
 pub use random::Random;
+pub use split::{Residency, SplitArgs};

@@ -4,15 +4,18 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use bloomery_core::hub::{Hub, Reference};
-use bloomery_core::{Context, Engine, EngineBuilder, KvType, ModelSource, Numerics, Placement, Plan};
+use bloomery_core::{
+    CardPick, Context, Engine, EngineBuilder, KvType, ModelSource, Numerics, Placement, Plan,
+};
 use clap::{Args, ValueEnum};
 
 use crate::args::Alias;
 use crate::download::watched;
 use crate::exit::{Failure, Status};
+use crate::split::SplitArgs;
 
 /// Flags of [`ModelArgs`] that clap cannot spell.
-pub const MODEL_ALIASES: [Alias; 7] = [
+pub const MODEL_ALIASES: [Alias; 10] = [
     ("-ctk", "--cache-type-k"),
     ("-ctv", "--cache-type-v"),
     ("-ngl", "--gpu-layers"),
@@ -20,6 +23,9 @@ pub const MODEL_ALIASES: [Alias; 7] = [
     ("-hfr", "--hf-repo"),
     ("-hff", "--hf-file"),
     ("-hft", "--hf-token"),
+    ("-cmoe", "--cpu-moe"),
+    ("-ncmoe", "--n-cpu-moe"),
+    ("-ot", "--override-tensor"),
 ];
 
 /// Which model, and how it runs.
@@ -44,10 +50,11 @@ pub struct ModelArgs {
     /// CPU threads [default: the physical cores]
     #[arg(short, long, value_name = "N", default_value_t = -1, hide_default_value = true, allow_negative_numbers = true)]
     pub threads: i32,
-    /// Where the model is: auto, cpu, cuda, or cuda with a number
+    /// Where the model is: auto; cpu; a, gate, or the number of a card: as much as fits on the largest card, the smallest, that
+    /// one; cuda, or cuda with a number: all of it; cudaN+cpu: experts on both
     #[arg(long, value_name = "WORD", default_value = "auto")]
     pub place: String,
-    /// 0: the CPU; more, or all: as a whole on the first card, or not at all (also -ngl) [default: as --place says]
+    /// 0: the CPU; more, or all: as --place a (also -ngl) [default: as --place says]
     #[arg(long, value_name = "N|all", conflicts_with = "place")]
     pub gpu_layers: Option<String>,
     /// Type of cached keys and values (also -ctk) [default: f16, f32 with exact numerics]
@@ -56,6 +63,9 @@ pub struct ModelArgs {
     /// Must equal --cache-type-k (also -ctv)
     #[arg(long, value_name = "TYPE")]
     pub cache_type_v: Option<CacheType>,
+    /// Which experts are where.
+    #[command(flatten)]
+    pub split: SplitArgs,
 }
 
 /// llama.cpp's names of cache types.
@@ -146,10 +156,10 @@ impl ModelArgs {
     pub fn placement(&self) -> Result<Placement, Failure> {
         match self.gpu_layers.as_deref() {
             None | Some("auto") => Ok(self.place.parse()?),
-            Some("all") => Ok(Placement::card(0)),
+            Some("all") => Ok(Placement::Fill(CardPick::Largest)),
             Some(word) => match word.parse::<u32>() {
                 Ok(0) => Ok(Placement::Cpu),
-                Ok(_) => Ok(Placement::card(0)),
+                Ok(_) => Ok(Placement::Fill(CardPick::Largest)),
                 Err(_) => {
                     let message = format!("--gpu-layers {word}: must be a number, all or auto");
                     Err(Failure::new(Status::Usage, message))
@@ -162,7 +172,7 @@ impl ModelArgs {
     pub fn builder(&self) -> Result<EngineBuilder, Failure> {
         let source = self.source()?;
         let from_hub = matches!(source, ModelSource::Hub(_));
-        let mut builder = Engine::builder(source).placement(self.placement()?);
+        let mut builder = self.split.apply(Engine::builder(source).placement(self.placement()?))?;
         if from_hub {
             builder = builder.hub(self.hub()?);
         }

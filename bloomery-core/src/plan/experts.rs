@@ -7,7 +7,7 @@ use regex::Regex;
 use crate::error::PlanError;
 
 /// Layers whose experts stay in host memory. Long prompts still bring them to the card for the time of a step.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum HostExperts {
     /// Those that the card has no room for.

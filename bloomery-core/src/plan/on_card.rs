@@ -21,7 +21,7 @@ const CARD_STEP_ROWS: usize = 2048;
 const CARD_SCRATCH_SHARE: u64 = 16;
 /// Steps of a split: its experts come over the bus once a step, whatever its rows.
 const SPLIT_STEP_ROWS: usize = 4096;
-/// Most of what the dense weights leave that the scratch of a split may take: an eighth.
+/// Most of what dense weights and kernels leave that the scratch of a split may take: an eighth.
 const SPLIT_SCRATCH_SHARE: u64 = 8;
 /// A context that was not asked for takes a quarter of what a split could have of experts.
 const SPLIT_CONTEXT_SHARE: u64 = 4;
@@ -107,7 +107,8 @@ impl Question<'_> {
         let routed = self.routed(number)?;
         let dense = cuda::dense_bytes(self.program, self.weights, self.gguf);
         let step_rows = self.step_rows.unwrap_or_else(|| {
-            let most = facts.free.saturating_sub(dense).0 / SPLIT_SCRATCH_SHARE;
+            let others: Bytes = self.fixed(facts).into_iter().map(|term| term.bytes).sum();
+            let most = facts.free.saturating_sub(dense + others).0 / SPLIT_SCRATCH_SHARE;
             let halves = std::iter::successors(Some(SPLIT_STEP_ROWS), |rows| Some(rows / 2));
             let mut enough = halves.take_while(|&rows| rows > STEP_ROWS);
             enough.find(|&rows| self.scratch(rows).0.0 <= most).unwrap_or(STEP_ROWS)

@@ -115,11 +115,14 @@ impl Plan {
         })
     }
 
-    /// Measures what a prediction lacks and this machine can say in 50 ms: how fast its cores read memory, where they are to
-    /// compute something. A plan for another machine has no use for it.
+    /// Measures what a prediction lacks and this machine can say in a fraction of a second: how fast its cores read memory,
+    /// where they are to compute something. That takes memory, 256 MiB or 32 for each thread, so it is left out where the plan
+    /// leaves less than twice as much. A plan for another machine has no use for it.
     pub fn measure(&mut self) {
         let computes = !matches!(self.placement, Placement::Card(_));
-        if computes && self.host.read_rate.is_none() {
+        let left = self.host.available.saturating_sub(self.host_need());
+        let room = left.0 / 2 >= rates::memory(self.threads).0;
+        if computes && room && self.host.read_rate.is_none() {
             self.host.read_rate = Some(rates::read_rate(self.threads));
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::units::Rate;
+use crate::units::{Bytes, Rate};
 
 /// What all threads read together, at least: more than caches hold.
 const TOTAL: usize = 256 << 20;
@@ -14,9 +14,18 @@ const TOTAL: usize = 256 << 20;
 const EACH: usize = 32 << 20;
 const TIME: Duration = Duration::from_millis(40);
 
+/// Memory that a measurement takes.
+pub(super) fn memory(threads: NonZeroUsize) -> Bytes {
+    Bytes::of(threads.get(), each(threads))
+}
+
+fn each(threads: NonZeroUsize) -> usize {
+    (TOTAL / threads).max(EACH)
+}
+
 /// What so many threads together read of memory of their own.
 pub(super) fn read_rate(threads: NonZeroUsize) -> Rate {
-    let words = (TOTAL / threads).max(EACH) / size_of::<u64>();
+    let words = each(threads) / size_of::<u64>();
     let start = Barrier::new(threads.get());
     let rates = thread::scope(|scope| {
         let work = || {

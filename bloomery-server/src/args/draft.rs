@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use bloomery_core::{KvType, Params, Placement};
+use bloomery_core::{KvType, Params};
 
 use super::engine::EngineOptions;
 use super::hub::HubOptions;
+use super::placement::PlacementDraft;
 use crate::logs::LogOptions;
 use crate::options::{HttpOptions, ServeOptions};
 
@@ -47,12 +48,7 @@ pub(super) struct Draft {
     pub(super) key: Option<PathBuf>,
     pub(super) kv_k: Option<KvType>,
     pub(super) kv_v: Option<KvType>,
-    /// Where the model goes by `--place`, by `--device`, and by `--gpu-layers 0`.
-    pub(super) place: Option<Placement>,
-    pub(super) device: Option<Placement>,
-    pub(super) no_card: bool,
-    /// The card that `--main-gpu` names.
-    pub(super) main_card: Option<usize>,
+    pub(super) placement: PlacementDraft,
     /// The default sequence breakers have made way.
     pub(super) own_breakers: bool,
     pub(super) warnings: Vec<String>,

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use bloomery_core::scheduler::SchedulerOptions;
 use bloomery_core::{
-    Bytes, Cards, Context, Engine, EngineBuilder, HostFacts, KvType, ModelSource, Placement, Plan, PlanError,
+    Bytes, CardPick, Cards, Context, Engine, EngineBuilder, HostExperts, HostFacts, KvType, ModelSource,
+    Placement, Plan, PlanError, ResidencyMode,
 };
 
 /// Slots where the command line does not say.
@@ -13,9 +14,6 @@ const AUTO_SLOTS: usize = 4;
 
 /// Jobs that run or wait, where the command line does not say.
 const AUTO_JOBS: usize = 64;
-
-/// Shortest context that memory may cut one to that was not given.
-const SHORTEST: usize = 4096;
 
 /// Contexts of slots are multiples of this, as in llama.cpp.
 const STEP: usize = 256;
@@ -47,6 +45,20 @@ pub struct EngineOptions {
     pub threads: Option<NonZeroUsize>,
     /// Where weights and caches live.
     pub placement: Placement,
+    /// Most memory of a card.
+    pub card_budget: Option<Bytes>,
+    /// Memory of a card that stays free; `None` is for the engine to choose.
+    pub card_margin: Option<Bytes>,
+    /// Layers whose experts stay in host memory.
+    pub host_experts: HostExperts,
+    /// Whether experts move between host and card.
+    pub residency: ResidencyMode,
+    /// Where counts of chosen experts are kept.
+    pub heat: Option<PathBuf>,
+    /// Whether memory may cut a context that was not given.
+    pub fit: bool,
+    /// Shortest context that it may cut one to.
+    pub fit_floor: usize,
     /// Layers were to go to a card, so that it is worth a word if there is none for them.
     pub asked_for_card: bool,
 }
@@ -64,6 +76,10 @@ impl Machine {
     fn settled(&self, plan: &Plan) -> Self {
         let placement = match plan.placement() {
             card @ Placement::Card(_) => card,
+            // It says why it is not whole.
+            Placement::Split(number) if self.placement != Placement::Split(number) => {
+                Placement::Fill(CardPick::Number(number))
+            }
             _ => self.placement,
         };
         Self { placement, ..self.clone() }
@@ -85,6 +101,13 @@ impl Default for EngineOptions {
             kv: KvType::F16,
             threads: None,
             placement: Placement::Auto,
+            card_budget: None,
+            card_margin: None,
+            host_experts: HostExperts::AsNeeded,
+            residency: ResidencyMode::Adaptive,
+            heat: None,
+            fit: true,
+            fit_floor: 4096,
             asked_for_card: false,
         }
     }
@@ -120,7 +143,8 @@ impl EngineOptions {
         let tokens = match (all, self.per_slot) {
             (Some(all), Some(slot)) => all.min(slot),
             (Some(n), None) | (None, Some(n)) => n,
-            (None, None) => return Context::Auto,
+            (None, None) if self.fit => return Context::Auto,
+            (None, None) => return Context::Trained,
         };
         Context::Tokens(tokens.max(1).next_multiple_of(STEP))
     }
@@ -187,13 +211,14 @@ impl EngineOptions {
             return Ok((self.builder(machine).context(context).pool(pool).plan()?, Some(pool)));
         }
         // As much as one session alone would get.
-        let alone = self.builder(machine).sessions(1).plan()?;
+        let alone = self.builder(machine).context(context).sessions(1).plan()?;
         let (machine, mut pool) = (machine.settled(&alone), alone.context());
+        let shortest = if self.fit { self.fit_floor } else { usize::MAX };
         loop {
             match self.builder(&machine).context(Context::Tokens(pool)).pool(pool).plan() {
                 // The other sessions' scratch.
-                Err(PlanError::DoesNotFit { .. }) if pool > SHORTEST => {
-                    pool = (pool - pool / 16).max(SHORTEST)
+                Err(PlanError::DoesNotFit { .. }) if pool > shortest => {
+                    pool = (pool - pool / 16).max(shortest)
                 }
                 plan => return Ok((plan?, Some(pool))),
             }
@@ -219,20 +244,22 @@ impl EngineOptions {
             .cards(machine.cards.clone())
             .placement(machine.placement)
             .sessions(self.slots())
-            .kv(self.kv);
-        let builder = match self.step_rows() {
-            Some(rows) => builder.step_rows(rows),
-            None => builder,
-        };
-        match self.threads {
-            Some(threads) => builder.threads(threads),
-            None => builder,
-        }
+            .kv(self.kv)
+            .host_experts(self.host_experts.clone())
+            .residency(self.residency)
+            .context_floor(self.fit_floor);
+        let builder = self.card_budget.into_iter().fold(builder, EngineBuilder::card_budget);
+        let builder = self.card_margin.into_iter().fold(builder, EngineBuilder::card_margin);
+        let builder = self.heat.iter().fold(builder, EngineBuilder::heat);
+        let builder = self.step_rows().into_iter().fold(builder, EngineBuilder::step_rows);
+        self.threads.into_iter().fold(builder, EngineBuilder::threads)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use bloomery_core::CardFacts;
+
     use super::*;
 
     fn context(
@@ -292,6 +319,38 @@ mod tests {
         assert_eq!(with(None).parked(Bytes(10)), Bytes(5));
         assert_eq!(with(Some(-1)).parked(Bytes(80)), Bytes(70));
         assert_eq!(with(Some(i64::MAX)).parked(Bytes(80)), Bytes(80));
+    }
+
+    /// A card with room for the demo model's dense weights and a part of its experts.
+    fn small_card() -> Machine {
+        let card = CardFacts { overhead: Bytes(0), ..CardFacts::new("small", Bytes(275 << 20)) };
+        let host = HostFacts { available: Bytes(1 << 30), ..HostFacts::read() };
+        Machine { host, cards: Cards::given([card]), placement: Placement::Auto }
+    }
+
+    #[test]
+    fn a_model_that_is_split_stays_split_and_says_why() {
+        let plan = EngineOptions::default().plan_on(&small_card()).unwrap();
+        assert_eq!(plan.placement(), Placement::Split(0), "{plan}");
+        assert!(plan.why().unwrap().starts_with("does not fit card 0 (small)"), "{plan}");
+        let parked = plan.host_terms().iter().any(|term| term.what == "parked prefixes");
+        assert!(parked && plan.host_need() <= Bytes(1 << 30), "{plan}");
+        let explicit = Machine { placement: Placement::Split(0), ..small_card() };
+        assert_eq!(EngineOptions::default().plan_on(&explicit).unwrap().why(), None);
+        let kept = EngineOptions { host_experts: HostExperts::All, ..EngineOptions::default() };
+        assert!(kept.plan_on(&small_card()).unwrap().to_string().contains("(0 of 64 experts"));
+        let whole = EngineOptions { card_margin: Some(Bytes(0)), ..EngineOptions::default() };
+        assert_eq!(whole.plan_on(&small_card()).unwrap().placement(), Placement::Card(0));
+    }
+
+    #[test]
+    fn a_context_that_may_not_be_cut_is_the_models_or_refused() {
+        let small = HostFacts { available: Bytes(14 << 20), ..HostFacts::read() };
+        let machine = Machine { host: small, cards: Cards::none("a test"), placement: Placement::Auto };
+        let with = |fit| EngineOptions { fit, fit_floor: 64, kv: KvType::F32, ..EngineOptions::default() };
+        assert!(matches!(with(false).plan_on(&machine), Err(PlanError::DoesNotFit { .. })));
+        let cut = with(true).plan_on(&machine).unwrap().context();
+        assert!((500..1000).contains(&cut), "{cut}");
     }
 
     #[test]

@@ -45,8 +45,8 @@ pub(super) enum Reads {
     Text { meta: &'static str, set: fn(&mut Draft, &str) -> Result<(), Wrong> },
     /// One of these words.
     Word { words: &'static [&'static str], set: fn(&mut Draft, &str) },
-    /// One of these words, or nothing where another flag follows.
-    OptionalWord { words: &'static [&'static str] },
+    /// One of these words, or nothing where another flag follows, which is the first of them.
+    OptionalWord { words: &'static [&'static str], set: fn(&mut Draft, &str) },
     /// Nothing; something is printed and nothing else happens.
     Print(Print),
 }
@@ -132,7 +132,7 @@ impl Flag {
                 meta.to_owned()
             }
             Reads::Word { words, .. } => words.join("|"),
-            Reads::OptionalWord { words } => format!("[{}]", words.join("|")),
+            Reads::OptionalWord { words, .. } => format!("[{}]", words.join("|")),
         }
     }
 
@@ -224,7 +224,16 @@ pub(super) const fn unused_word(names: &'static str, words: &'static [&'static s
     word(names, words, |_, _| {})
 }
 
+/// A flag whose word may be left out.
+pub(super) const fn optional(
+    names: &'static str,
+    words: &'static [&'static str],
+    set: fn(&mut Draft, &str),
+) -> Flag {
+    Flag::new(names, Reads::OptionalWord { words, set })
+}
+
 /// A flag whose word may be left out, and that goes nowhere.
 pub(super) const fn unused_optional(names: &'static str, words: &'static [&'static str]) -> Flag {
-    Flag::new(names, Reads::OptionalWord { words })
+    optional(names, words, |_, _| {})
 }

@@ -14,6 +14,7 @@ mod help;
 mod hub;
 mod nearest;
 mod parse;
+mod placement;
 mod setters;
 mod settings;
 pub mod table;

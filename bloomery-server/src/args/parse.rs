@@ -107,7 +107,12 @@ impl Given {
                 }
                 return Ok(());
             }
-            GivenValue::Nothing => return Ok(()),
+            GivenValue::Nothing => {
+                if let Reads::OptionalWord { words, set } = self.flag.reads {
+                    set(draft, words[0]);
+                }
+                return Ok(());
+            }
             GivenValue::Text(value) => value,
         };
         self.take(draft, value).map_err(|wrong| self.error(value, wrong))
@@ -125,9 +130,7 @@ impl Given {
             }
             Reads::Text { set, .. } => set(draft, value)?,
             Reads::Word { words, set } => set(draft, known(words, value)?),
-            Reads::OptionalWord { words } => {
-                known(words, value)?;
-            }
+            Reads::OptionalWord { words, set } => set(draft, known(words, value)?),
             Reads::Switch(_) | Reads::Print(_) => {}
         }
         Ok(())

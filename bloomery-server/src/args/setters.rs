@@ -4,8 +4,8 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use bloomery_core::KvType;
 use bloomery_core::sampling::SamplerKind;
-use bloomery_core::{KvType, Placement};
 use serde_json::Value;
 
 use super::draft::{Draft, Wrong};
@@ -86,37 +86,6 @@ pub(super) fn kv_k(draft: &mut Draft, value: &str) -> Result<(), Wrong> {
 
 pub(super) fn kv_v(draft: &mut Draft, value: &str) -> Result<(), Wrong> {
     draft.kv_v = Some(kv(value)?);
-    Ok(())
-}
-
-pub(super) fn place(draft: &mut Draft, value: &str) -> Result<(), Wrong> {
-    let place = value.parse().map_err(|_| Wrong::expected("auto, cpu, cuda or cuda with a number"))?;
-    draft.place = Some(place);
-    Ok(())
-}
-
-/// A model is on a card as a whole or not at all, so any number but 0 means the same.
-pub(super) fn gpu_layers(draft: &mut Draft, value: &str) -> Result<(), Wrong> {
-    let layers = match value {
-        "auto" => -1,
-        "all" => 1,
-        _ => value.parse::<i64>().map_err(|_| Wrong::expected("a number, auto or all"))?,
-    };
-    (draft.no_card, draft.engine.asked_for_card) = (layers == 0, layers > 0);
-    Ok(())
-}
-
-pub(super) fn device(draft: &mut Draft, value: &str) -> Result<(), Wrong> {
-    let names: Vec<String> = list(value).collect();
-    draft.device = match names.as_slice() {
-        [name] if name.eq_ignore_ascii_case("none") => Some(Placement::Cpu),
-        [name] => match name.parse() {
-            Ok(Placement::Auto) | Err(_) => return Err(Wrong::expected("none, or a name of --list-devices")),
-            Ok(place) => Some(place),
-        },
-        [] => return Err(Wrong::expected("none, or a name of --list-devices")),
-        _ => return Err(Wrong::Unsupported("a model on several devices is not in this release".to_owned())),
-    };
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! What a command line comes to.
 
-use bloomery_core::{Params, Placement};
+use bloomery_core::Params;
 
 use super::draft::Draft;
 use super::engine::EngineOptions;
@@ -97,13 +97,8 @@ impl Settings {
         }
         engine.kv = keys;
 
-        engine.placement = match (draft.place, draft.no_card, draft.device, draft.main_card) {
-            (Some(place), ..) => place,
-            (None, true, ..) => Placement::Cpu,
-            (None, false, Some(device), _) => device,
-            (None, false, None, Some(card)) => Placement::Card(card),
-            (None, false, None, None) => Placement::Auto,
-        };
+        engine.placement = draft.placement.placement();
+        engine.host_experts = draft.placement.experts()?;
 
         let jobs = engine.slots() + engine.queue_depth();
         if engine.queue_depth.is_some() && jobs > http.max_connections {

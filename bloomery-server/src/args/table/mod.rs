@@ -41,7 +41,7 @@ pub fn find(name: &str) -> Option<(&'static Flag, bool)> {
     })
 }
 
-const WHOLE: &str = "a model is on one device as a whole";
+const ONE: &str = "a model is on one card at most, and all but experts is on it as a whole";
 const DRAFTS: &str = "speculative decoding is not in this release";
 const MEDIA: &str = "images, audio and video are not in this release";
 const INTERNALS: &str = "it tunes internals that this engine does not have";

@@ -1,4 +1,4 @@
-use super::{INTERNALS, MEDIA, WHOLE};
+use super::{INTERNALS, MEDIA, ONE};
 use crate::args::flag::{Flag, bare, switch, text, unused, unused_number};
 use crate::args::hub::reference;
 use crate::args::setters::{list, model};
@@ -56,7 +56,7 @@ pub(super) static FLAGS: &[Flag] = &[
     unused("-mmu --mmproj-url", "URL").env("LLAMA_ARG_MMPROJ_URL").refused(MEDIA),
     bare("--mmproj-auto").off("--no-mmproj --no-mmproj-auto").env("LLAMA_ARG_MMPROJ_AUTO").ignored(MEDIA),
     bare("--mmproj-offload").off("--no-mmproj-offload").env("LLAMA_ARG_MMPROJ_OFFLOAD").ignored(MEDIA),
-    unused("-mmdev --mmproj-device", "DEVICE").env("LLAMA_ARG_MMPROJ_DEVICE").ignored(WHOLE),
+    unused("-mmdev --mmproj-device", "DEVICE").env("LLAMA_ARG_MMPROJ_DEVICE").ignored(ONE),
     unused_number("--image-min-tokens", "N").env("LLAMA_ARG_IMAGE_MIN_TOKENS").ignored(MEDIA),
     unused_number("--image-max-tokens", "N").env("LLAMA_ARG_IMAGE_MAX_TOKENS").ignored(MEDIA),
     unused_number("--mtmd-batch-max-tokens", "N").env("LLAMA_ARG_MTMD_BATCH_MAX_TOKENS").ignored(MEDIA),
