@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use bloomery_gguf::Gguf;
 use bloomery_kernels::cuda::{
-    Buffer, Collect, CudaError, Desk, DeskShape, Device, NOWHERE, Numbers, Registered, Seat, Staging, Stream,
+    Buffer, Collect, CudaError, Desk, DeskShape, Device, HostSource, NOWHERE, Numbers, Seat, Staging, Stream,
 };
 
 const LAYERS: usize = 48;
@@ -133,7 +133,7 @@ fn copies<O: Send + Sync + 'static>(
         println!("{name}: {:.1} GB/s through staging, one thread", rate(start));
     }
     let start = Instant::now();
-    let registered = match Registered::new(device, owner, &part) {
+    let registered = match HostSource::registered(device, owner.clone(), |owner| vec![part(owner)]) {
         Ok(registered) => registered,
         Err(error) => {
             println!("{name}: not registered: {error}");
@@ -143,7 +143,7 @@ fn copies<O: Send + Sync + 'static>(
     println!("{name}: registered at {:.1} GB/s", rate(start));
     for _ in 0..2 {
         let start = Instant::now();
-        stream.copy_from_host(&registered, 0..bytes.len(), &to)?;
+        registered.copy(&mut stream, bytes, &to)?;
         stream.synchronize()?;
         println!("{name}: {:.1} GB/s from registered memory", rate(start));
     }
@@ -151,7 +151,7 @@ fn copies<O: Send + Sync + 'static>(
     let piece = (1 << 20).min(bytes.len());
     let start = Instant::now();
     for first in (0..bytes.len() / piece).map(|i| i * piece) {
-        stream.copy_from_host(&registered, first..first + piece, &to.slice(first..first + piece)?)?;
+        registered.copy(&mut stream, &bytes[first..first + piece], &to.slice(first..first + piece)?)?;
     }
     stream.synchronize()?;
     println!("{name}: {:.1} GB/s in pieces of {piece} bytes", rate(start));

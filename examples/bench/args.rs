@@ -61,6 +61,9 @@ pub(crate) struct Args {
     /// Also a table of where the time of a card goes: kernels one by one, which takes longer than a whole step
     #[arg(long, conflicts_with_all = ["against", "load"])]
     pub(crate) stages: bool,
+    /// Also the plan, and how experts travelled between host and card
+    #[arg(long, conflicts_with_all = ["against", "load"])]
+    pub(crate) experts: bool,
 }
 
 impl Args {

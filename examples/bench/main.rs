@@ -47,6 +47,9 @@ fn bench(args: Args) -> Result<(), Failure> {
                 out,
                 "| {name} | {size} | {params} | {place} | {test} | {rate:.2} ± {spread:.2} | {gigabytes} |"
             )?;
+            if args.experts {
+                writeln!(out, "{}", runner.travelled()?)?;
+            }
             out.flush()?;
         }
         if args.stages {

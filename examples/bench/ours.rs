@@ -19,6 +19,7 @@ pub(crate) struct Runner {
     random: Random,
     threads: usize,
     place: String,
+    plan: String,
 }
 
 impl Runner {
@@ -30,12 +31,20 @@ impl Runner {
         let threads = plan.threads().get();
         let place = match plan.placement() {
             Placement::Card(number) => format!("CUDA{number}"),
+            Placement::Split(number) => format!("CUDA{number} + {threads} threads"),
             Placement::Split(number) => format!("CUDA{number}, {threads} threads"),
             _ => format!("{threads} threads"),
         };
+        let text = plan.to_string();
         let engine = load(plan).map_err(|failure| failure.about(model.name()))?;
         let sessions = (0..args.sessions()).map(|_| engine.session()).collect::<Result<_, _>>()?;
-        Ok(Self { engine, sessions, random: Random::new(1), threads, place })
+        Ok(Self { engine, sessions, random: Random::new(1), threads, place, plan: text })
+    }
+
+    /// The plan, and what its experts did so far.
+    pub(crate) fn travelled(&self) -> Result<String, EngineError> {
+        let Some(traffic) = self.engine.traffic()? else { return Ok(self.plan.clone()) };
+        Ok(format!("{}\nhits {:.3}, {traffic:?}", self.plan, traffic.hit_rate()))
     }
 
     /// CPU threads of the engine.

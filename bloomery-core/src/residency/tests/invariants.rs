@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::trace::Random;
-use crate::residency::{Expert, LayerShape, Move, NOWHERE, PoolShape, Residency, Rules, Shape, Stats};
+use crate::residency::policy::Move;
+use crate::residency::{Expert, LayerShape, NOWHERE, PoolShape, Residency, Rules, Shape, Stats};
 
 fn random_shape(random: &mut Random) -> Shape {
     let count = 1 + random.below(3);

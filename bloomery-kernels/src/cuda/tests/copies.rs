@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::testing::card;
-use super::super::{CudaError, Registered};
+use super::super::{CudaError, HostSource};
 use crate::cpu::testing::Rng;
 
 #[test]
@@ -13,14 +13,13 @@ fn registered_memory_is_copied_while_another_stream_waits() {
     let bytes: Vec<u8> = (0..3 << 20).map(|_| rng.below(256) as u8).collect();
     let owner = Arc::new(bytes.clone());
     // The last pages alone: where the part starts does not matter.
-    let registered = Registered::new(&device, &owner, |owner| &owner[4100..]).unwrap();
-    drop(owner);
-    assert_eq!(registered.bytes(), &bytes[4100..]);
+    let source = HostSource::registered(&device, owner, |owner| vec![&owner[4100..]]).unwrap();
+    let all = &source.owner()[4100..];
     let (mut copies, mut work) = (device.stream().unwrap(), device.stream().unwrap());
     let (first, second) = (device.alloc::<u8>(1 << 20).unwrap(), device.alloc::<u8>(1 << 20).unwrap());
     let mut mark = copies.mark().unwrap();
     for start in [0, 17, 1 << 20] {
-        copies.copy_from_host(&registered, start..start + (1 << 20), &first.span()).unwrap();
+        source.copy(&mut copies, &all[start..start + (1 << 20)], &first.span()).unwrap();
         copies.mark_again(&mut mark).unwrap();
         work.wait(&mark).unwrap();
         work.copy(&first.span(), &second.span()).unwrap();
@@ -32,16 +31,13 @@ fn registered_memory_is_copied_while_another_stream_waits() {
         let read = work.mark().unwrap();
         copies.wait(&read).unwrap();
     }
-    let end = registered.bytes().len();
-    let error =
-        copies.copy_from_host(&registered, end - 1..end + 1, &first.slice(0..2).unwrap()).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        format!("a copy from the host: its end is {}, must be at most {end}", end + 1)
-    );
-    assert!(copies.copy_from_host(&registered, 0..3, &first.slice(0..2).unwrap()).is_err());
-    let error =
-        copies.capture(|stream| stream.copy_from_host(&registered, 0..2, &first.slice(0..2).unwrap()));
+    let two = first.slice(0..2).unwrap();
+    for elsewhere in [&source.owner()[4099..4101], &bytes[..2]] {
+        let error = source.copy(&mut copies, elsewhere, &two).unwrap_err().to_string();
+        assert!(error.ends_with("must be an address of the source"), "{error}");
+    }
+    assert!(source.copy(&mut copies, &all[..3], &two).is_err());
+    let error = copies.capture(|stream| source.copy(stream, &all[..2], &two));
     assert!(matches!(error, Err(CudaError::Contract { what: "captures under way", .. })), "{error:?}");
 }
 

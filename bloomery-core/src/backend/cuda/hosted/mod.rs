@@ -238,7 +238,8 @@ impl Hosted {
     /// Prepares a step of `rows` rows: lands moves, and decides whether experts are served or streamed.
     pub(super) fn begin(&mut self, stream: &mut Stream, rows: usize) -> Result<(), CudaError> {
         if !self.residency.land(self.clock).is_empty() {
-            while let Some((_, arrival)) = self.moving.pop_front_if(|(lands, _)| *lands <= self.clock) {
+            while self.moving.front().is_some_and(|(lands, _)| *lands <= self.clock) {
+                let Some((_, arrival)) = self.moving.pop_front() else { break };
                 stream.wait(&arrival)?;
             }
             self.map.send(stream, self.residency.map())?;

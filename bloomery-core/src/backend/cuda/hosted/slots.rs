@@ -98,8 +98,8 @@ impl Pool {
     }
 }
 
-/// Of a ring's slots, those that single experts move to; the others are for streams. A landing frees as many as it took, and
-/// no more are on their way than a few steps' moves.
+/// Of a ring's slots, those that single experts move to; the others are for streams. At most half of them are on their way at
+/// once, for two steps: 16 moves a step.
 pub(super) fn spare(ring: usize) -> usize {
-    (ring / 4).min(32)
+    (ring / 4).min(64)
 }

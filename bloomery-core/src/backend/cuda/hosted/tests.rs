@@ -73,7 +73,7 @@ fn step(backend: &mut dyn Backend, tokens: &[u32], first: usize) -> Result<Vec<f
 }
 
 fn tokens(count: usize) -> Vec<u32> {
-    (0..count as u32).map(|i| (i * 7919 + 13) % 4000).collect()
+    (0..count as u32).map(|i| (i * 7919 + 13) % 3000).collect()
 }
 
 #[track_caller]
