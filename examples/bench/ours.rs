@@ -32,7 +32,6 @@ impl Runner {
         let place = match plan.placement() {
             Placement::Card(number) => format!("CUDA{number}"),
             Placement::Split(number) => format!("CUDA{number} + {threads} threads"),
-            Placement::Split(number) => format!("CUDA{number}, {threads} threads"),
             _ => format!("{threads} threads"),
         };
         let text = plan.to_string();
