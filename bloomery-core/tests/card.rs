@@ -12,7 +12,8 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bloomery_core::sampling::{Needs, Sampler, SamplingParams, Seed, TopLogits};
 use bloomery_core::{
-    Cards, Context, Engine, KvType, Logits, ModelSource, Numerics, Params, Placement, Session, Snapshot, Turn,
+    Bytes, Cards, Context, Engine, HostExperts, KvType, Logits, ModelSource, Numerics, Params, Placement,
+    ResidencyMode, Session, Snapshot, Turn,
 };
 use common::{ALL, Fixture, all_logits, argmax, kld, max_abs, median};
 
@@ -43,6 +44,18 @@ impl Card {
 
     fn engine(&self, fixture: &Fixture, sessions: usize) -> Engine {
         self.builder(fixture).sessions(sessions).plan().unwrap().load(|_| {}).unwrap()
+    }
+
+    /// Engines with a part of the experts on the host: all of them, and those of the first layer.
+    fn splits(&self, fixture: &Fixture, sessions: usize, mode: ResidencyMode) -> Vec<Engine> {
+        if fixture.routes.is_empty() {
+            return Vec::new();
+        }
+        let split = |experts| {
+            let builder = self.builder(fixture).placement(Placement::split(0)).sessions(sessions);
+            builder.host_experts(experts).residency(mode).plan().unwrap().load(|_| {}).unwrap()
+        };
+        [HostExperts::All, HostExperts::FirstLayers(1)].map(split).into()
     }
 }
 
@@ -99,6 +112,31 @@ fn greedy_continuations_match_the_reference_where_it_is_sure() {
 }
 
 #[test]
+fn experts_on_the_host_match_the_reference_too() {
+    let Some(card) = card() else { return };
+    for fixture in ALL.map(Fixture::read) {
+        for engine in card.splits(&fixture, 1, ResidencyMode::Adaptive) {
+            for chunk in [usize::MAX, 33, 1] {
+                let logits = all_logits(&engine, &fixture.ids, chunk);
+                let rows = fixture.rows.iter().zip(fixture.logits.chunks_exact(fixture.vocab));
+                let rows =
+                    rows.map(|(&row, expected)| (expected, &logits[row * fixture.vocab..][..fixture.vocab]));
+                close(&format!("chunks of {chunk}"), &fixture, rows);
+            }
+            let mut session = engine.session().unwrap();
+            let mut tokens = vec![argmax(session.prefill(&fixture.ids).unwrap())];
+            while tokens.len() < fixture.greedy.len() {
+                tokens.push(argmax(session.step(tokens[tokens.len() - 1]).unwrap()));
+            }
+            let sure = fixture.margins.iter().take_while(|&&margin| margin > 0.5).count();
+            assert_eq!(tokens[..sure], fixture.greedy[..sure], "{}", fixture.name);
+            let traffic = engine.traffic().unwrap().unwrap();
+            assert!(traffic.host_read > Bytes(0), "{traffic:?}");
+        }
+    }
+}
+
+#[test]
 fn chunks_of_a_prompt_give_the_whole_within_rounding() {
     let Some(card) = card() else { return };
     for fixture in ALL.map(Fixture::read) {
@@ -143,40 +181,46 @@ fn streams_that_share_a_step_do_not_see_each_other() {
     let Some(card) = card() else { return };
     for name in ["llama-k-q8_0", "qwen2-k-q4_k_m", "qwen3moe-k-q4_k_m", "qwen3moe-small-bf16"] {
         let fixture = Fixture::read(name);
-        let engine = card.engine(&fixture, 12);
-        let lens: Vec<usize> = (0..12).map(|i| 1 + (i * 29) % (fixture.ids.len() - 1)).collect();
-        let mut sessions: Vec<Session> = lens
-            .iter()
-            .map(|&len| {
-                let mut session = engine.session().unwrap();
-                session.prefill(&fixture.ids[..len]).unwrap();
-                session
-            })
-            .collect();
-        let solo: Vec<Vec<u32>> = sessions
-            .iter_mut()
-            .zip(&lens)
-            .map(|(session, &len)| {
-                let row = bits(session.step(fixture.ids[len]).unwrap());
-                session.truncate(len).unwrap();
-                row
-            })
-            .collect();
-        for streams in [2, 3, 4, 5, 8, 9, 12] {
-            // Eager, captured, replayed.
-            for _ in 0..3 {
-                let mut turns: Vec<Turn<'_>> = sessions[..streams]
-                    .iter_mut()
-                    .zip(&lens)
-                    .map(|(session, &len)| Turn::new(session, &fixture.ids[len..len + 1], Logits::Last))
-                    .collect();
-                engine.step(&mut turns).unwrap();
-                for (stream, (turn, solo)) in turns.iter().zip(&solo).enumerate() {
-                    assert!(bits(turn.logits()) == *solo, "{name}: stream {stream} of {streams}");
-                }
-                drop(turns);
-                sessions.iter_mut().zip(&lens).for_each(|(session, &len)| session.truncate(len).unwrap());
+        let mut engines = card.splits(&fixture, 12, ResidencyMode::Off);
+        engines.push(card.engine(&fixture, 12));
+        engines.iter().for_each(|engine| share_steps(&fixture, engine));
+    }
+}
+
+/// Steps of several sessions give each of them the bits of a step for itself.
+fn share_steps(fixture: &Fixture, engine: &Engine) {
+    let lens: Vec<usize> = (0..12).map(|i| 1 + (i * 29) % (fixture.ids.len() - 1)).collect();
+    let mut sessions: Vec<Session> = lens
+        .iter()
+        .map(|&len| {
+            let mut session = engine.session().unwrap();
+            session.prefill(&fixture.ids[..len]).unwrap();
+            session
+        })
+        .collect();
+    let solo: Vec<Vec<u32>> = sessions
+        .iter_mut()
+        .zip(&lens)
+        .map(|(session, &len)| {
+            let row = bits(session.step(fixture.ids[len]).unwrap());
+            session.truncate(len).unwrap();
+            row
+        })
+        .collect();
+    for streams in [2, 3, 4, 5, 8, 9, 12] {
+        // Eager, captured, replayed.
+        for _ in 0..3 {
+            let mut turns: Vec<Turn<'_>> = sessions[..streams]
+                .iter_mut()
+                .zip(&lens)
+                .map(|(session, &len)| Turn::new(session, &fixture.ids[len..len + 1], Logits::Last))
+                .collect();
+            engine.step(&mut turns).unwrap();
+            for (stream, (turn, solo)) in turns.iter().zip(&solo).enumerate() {
+                assert!(bits(turn.logits()) == *solo, "{}: stream {stream} of {streams}", fixture.name);
             }
+            drop(turns);
+            sessions.iter_mut().zip(&lens).for_each(|(session, &len)| session.truncate(len).unwrap());
         }
     }
 }

@@ -334,18 +334,21 @@ impl Hosted {
                 self.residency.prompted(layer, &counts);
             }
         }
-        if self.waves.is_none() {
-            self.served_steps += 1;
-        }
-        if self.waves.take().is_some() {
-            self.streamed_steps += 1;
+        let streamed = self.waves.take().is_some();
+        self.served_steps += u64::from(!streamed);
+        self.streamed_steps += u64::from(streamed);
+        if streamed {
             let mut counts = vec![0; self.slots.counts.len()];
             stream.download(&self.slots.counts.span(), &mut counts)?;
             for (layer, Layer { start, experts, .. }) in self.slots.layers.iter().enumerate() {
                 self.residency.prompted(layer, &counts[*start..start + experts]);
             }
         }
-        let moves = self.residency.plan(self.clock);
+        // Decode steps after a prompt have time for more: nothing else is on the bus.
+        let moves = match streamed {
+            true => self.residency.plan_at_most(self.clock, usize::MAX),
+            false => self.residency.plan(self.clock),
+        };
         if let Some(lands) = moves.iter().map(|one| one.lands).max() {
             for one in &moves {
                 self.bring_one(one.expert, one.slot)?;
