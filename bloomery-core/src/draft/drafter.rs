@@ -23,19 +23,24 @@ impl Drafter {
     /// Guesses after `history`, unless `drafts` is off.
     pub(crate) fn new(drafts: &Drafts, history: &[u32]) -> Option<Self> {
         let Drafts::Ngram(options) = drafts else { return None };
-        let mut source: Box<dyn Source> = Box::new(NgramDraft::new(options));
+        let mut source = Box::new(NgramDraft::new(options));
         history.iter().for_each(|&token| source.push(token));
-        Some(Self {
+        let least = options.least;
+        Some(Self { least, ..Self::with_source(source, options.most, options.priced) })
+    }
+
+    pub(super) fn with_source(source: Box<dyn Source>, most: usize, priced: bool) -> Self {
+        Self {
             record: Record::new(source.priors()),
             source,
-            most: options.most.min(MOST_TOKENS),
-            least: options.least,
-            priced: options.priced,
+            most: most.min(MOST_TOKENS),
+            least: 0,
+            priced,
             purse: Purse::default(),
             proposal: Proposal::default(),
             chances: Vec::new(),
             next: 0,
-        })
+        }
     }
 
     /// Guesses at most `room` tokens.
@@ -80,7 +85,9 @@ impl Drafter {
         let Some(plain) = price.plain(step.streams) else { return };
         let share = if step.guessed == 0 { 0.0 } else { checked as f64 / step.guessed as f64 };
         let gained = right as f64 * plain / step.streams as f64;
-        self.purse.settle(step.seconds, share * (step.seconds - plain).max(0.0) - gained, plain);
+        // What steps of so many rows take: one that was disturbed is not the fault of guesses.
+        let seconds = price.known(step.streams + step.guessed).unwrap_or(step.seconds);
+        self.purse.settle(seconds, share * (seconds - plain).max(0.0) - gained, plain);
     }
 }
 

@@ -17,6 +17,8 @@ mod price;
 mod purse;
 mod record;
 mod source;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use drafter::{Drafter, Step};
 pub use options::{Drafts, Ngram};

@@ -7,7 +7,7 @@ use super::source::{Proposal, Source};
 const LONGEST: usize = 16;
 
 /// Places of a table that are looked at. A text made to collide cannot cost more than this.
-const PROBES: usize = 16;
+const PROBES: usize = 64;
 
 /// Tokens beyond the ending found that are compared with those before it: long matches are right more often.
 const FURTHER: usize = 32;
@@ -71,82 +71,84 @@ fn kind(length: usize) -> usize {
     LENGTHS.iter().position(|&most| length <= most).unwrap_or(LENGTHS.len())
 }
 
-/// Open addressing: places are those where an n-gram has ended, 0 is a free one.
+/// An n-gram: a part of its hash, so that most others are told apart without a look at the text, and where it has ended.
+#[derive(Debug, Clone, Copy, Default)]
+struct Entry {
+    hash: u32,
+    /// 0 in a free place.
+    end: u32,
+}
+
+/// Open addressing.
 #[derive(Debug)]
 struct Table {
     n: usize,
-    places: Vec<u32>,
+    entries: Vec<Entry>,
     used: usize,
 }
 
 impl Table {
     fn new(n: usize) -> Self {
-        Self { n, places: vec![0; 64], used: 0 }
+        Self { n, entries: vec![Entry::default(); 64], used: 0 }
     }
 
-    /// The end of the n-gram that the text ends with, where it came before.
+    /// Where the n-gram that the text ends with has ended before.
     fn newest(&self, history: &[u32]) -> Option<usize> {
-        let gram = history.last_chunk_of(self.n)?;
-        let found = self.probe(gram, history);
-        (found.1 != 0).then_some(found.1 as usize)
+        let start = history.len().checked_sub(self.n)?;
+        let index = self.find(hash(&history[start..]), |end| self.is_at(end, history));
+        let end = self.entries[index?].end as usize;
+        (end > 0).then_some(end)
     }
 
     /// Enters the n-gram that the text ends with.
     fn enter(&mut self, history: &[u32]) {
-        let Some(gram) = history.last_chunk_of(self.n) else { return };
-        if 2 * self.used >= self.places.len() {
-            self.grow(history);
+        let Some(start) = history.len().checked_sub(self.n) else { return };
+        if 2 * self.used >= self.entries.len() {
+            self.grow();
         }
-        let (index, before) = self.probe(gram, history);
-        self.used += usize::from(before == 0 && self.places[index] == 0);
-        self.places[index] = history.len() as u32;
+        let hash = hash(&history[start..]);
+        let index = self.find(hash, |end| self.is_at(end, history));
+        self.put(index, Entry { hash, end: history.len() as u32 });
     }
 
-    /// Where an n-gram is or belongs, and its place in the text, 0 where it has none.
-    fn probe(&self, gram: &[u32], history: &[u32]) -> (usize, u32) {
-        let mask = self.places.len() - 1;
-        let home = hash(gram) & mask;
-        for step in 0..PROBES {
-            let index = (home + step) & mask;
-            let place = self.places[index];
-            if place == 0 || history[place as usize - self.n..place as usize] == *gram {
-                return (index, place);
-            }
-        }
-        // Nothing is free nearby: the newest is worth more than what was first.
-        (home, 0)
+    /// Whether the text has at `end` what it ends with.
+    fn is_at(&self, end: usize, history: &[u32]) -> bool {
+        (1..=self.n).all(|i| history[end - i] == history[history.len() - i])
     }
 
-    fn grow(&mut self, history: &[u32]) {
-        let fresh = vec![0; 2 * self.places.len()];
-        let mut old: Vec<u32> =
-            std::mem::replace(&mut self.places, fresh).into_iter().filter(|&place| place != 0).collect();
-        // Where two want one place, the newer has it.
-        old.sort_unstable();
+    /// Where an n-gram is, or a free place for it; `None` where all nearby are taken.
+    fn find(&self, hash: u32, is_at: impl Fn(usize) -> bool) -> Option<usize> {
+        let mask = self.entries.len() - 1;
+        (0..PROBES).map(|step| (hash as usize + step) & mask).find(|&index| {
+            let entry = self.entries[index];
+            entry.end == 0 || entry.hash == hash && is_at(entry.end as usize)
+        })
+    }
+
+    /// The newest is worth more than what was first.
+    fn put(&mut self, index: Option<usize>, entry: Entry) {
+        let home = entry.hash as usize & (self.entries.len() - 1);
+        let place = &mut self.entries[index.unwrap_or(home)];
+        self.used += usize::from(place.end == 0);
+        *place = entry;
+    }
+
+    fn grow(&mut self) {
+        let fresh = vec![Entry::default(); 2 * self.entries.len()];
+        let mut old = std::mem::replace(&mut self.entries, fresh);
         self.used = 0;
-        for place in old {
-            let end = place as usize;
-            let (index, _) = self.probe(&history[end - self.n..end], history);
-            self.used += usize::from(self.places[index] == 0);
-            self.places[index] = place;
+        old.retain(|entry| entry.end > 0);
+        for entry in old {
+            // All are different, so a free place is all that is looked for.
+            let index = self.find(entry.hash, |_| false);
+            self.put(index, entry);
         }
     }
 }
 
-/// The last `n` of a slice.
-trait Ending {
-    fn last_chunk_of(&self, n: usize) -> Option<&[u32]>;
-}
-
-impl Ending for [u32] {
-    fn last_chunk_of(&self, n: usize) -> Option<&[u32]> {
-        self.len().checked_sub(n).map(|start| &self[start..])
-    }
-}
-
-fn hash(gram: &[u32]) -> usize {
+fn hash(gram: &[u32]) -> u32 {
     let mixed = gram.iter().fold(0u64, |hash, &token| {
         (hash ^ u64::from(token)).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
     });
-    (mixed ^ mixed >> 32) as usize
+    (mixed ^ mixed >> 32) as u32
 }

@@ -2,7 +2,7 @@
 
 use super::MOST_ROWS;
 
-/// Measurements of a number of rows; their median counts.
+/// Measurements of a number of rows that are kept. The lower quarter counts: what disturbs a step makes it longer.
 const KEPT: usize = 7;
 
 /// Steps after which a measurement of a step without guesses is too old to compare with: contexts grow.
@@ -40,7 +40,7 @@ pub(crate) struct Price {
 struct Times {
     /// Newest last.
     seconds: Vec<f64>,
-    median: f64,
+    usual: f64,
     last: u64,
     /// Measurements so far that were left out.
     left_out: u32,
@@ -84,19 +84,19 @@ impl Price {
         times.seconds.push(seconds);
         let mut sorted = times.seconds.clone();
         sorted.sort_unstable_by(f64::total_cmp);
-        // Of an even number the lower: what disturbs a step makes it longer.
-        times.median = sorted[(sorted.len() - 1) / 2];
+        times.usual = sorted[(sorted.len() - 1) / 4];
     }
 
     /// What a step without guesses takes, if that was measured lately.
     pub(crate) fn plain(&self, streams: usize) -> Option<f64> {
         let times = self.times.get(streams).filter(|times| times.seconds.len() >= PLAIN_LEAST)?;
-        (self.clock - times.last < PLAIN_STALE).then_some(times.median)
+        (self.clock - times.last < PLAIN_STALE).then_some(times.usual)
     }
 
-    fn known(&self, rows: usize) -> Option<f64> {
+    /// What a step of so many rows takes, as far as it was measured lately.
+    pub(crate) fn known(&self, rows: usize) -> Option<f64> {
         let times = self.times.get(rows).filter(|times| !times.seconds.is_empty())?;
-        (self.clock - times.last <= STALE * (times.seconds.len() as u64).pow(2)).then_some(times.median)
+        (self.clock - times.last <= STALE * (times.seconds.len() as u64).pow(2)).then_some(times.usual)
     }
 
     /// What a step of more rows than `plain` may take: measured, between two that were, or guessed.

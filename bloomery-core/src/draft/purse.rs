@@ -3,8 +3,11 @@
 /// Share of a job's time that may be lost.
 const SHARE: f64 = 0.02;
 
-/// Steps whose time a job may lose at once: at its beginning, and after guesses that paid.
-const STEPS: f64 = 2.0;
+/// Steps whose time a job may lose at its beginning.
+const FIRST: f64 = 2.0;
+
+/// Steps whose time it may lose when guesses have gained more than that. Chance alone loses a few in a row.
+const MOST: f64 = 16.0;
 
 /// Seconds that a job may still lose. Estimates can be wrong; this holds whatever they say.
 #[derive(Debug, Default)]
@@ -21,8 +24,10 @@ impl Purse {
     /// Takes in a step that took `time`, of which guesses `lost` so much; negative is what they gained. Without them it would
     /// have taken `plain`.
     pub(super) fn settle(&mut self, time: f64, lost: f64, plain: f64) {
-        let most = STEPS * plain;
-        self.left = Some((self.left.unwrap_or(most) + SHARE * time - lost).min(most));
+        let left = self.left.unwrap_or(FIRST * plain);
+        // Time alone does not make it fuller than it was at first.
+        let earned = (SHARE * time).min((FIRST * plain - left).max(0.0));
+        self.left = Some((left + earned - lost).min(MOST * plain));
     }
 }
 
@@ -41,7 +46,7 @@ mod tests {
             purse.settle(step, step - 1.0, 1.0);
             (lost, time) = (lost + step - 1.0, time + step);
         }
-        assert!(lost <= SHARE * time + STEPS + 1.0, "{lost} of {time}");
+        assert!(lost <= SHARE * time + FIRST + 1.0, "{lost} of {time}");
         assert!(lost > 0.9 * SHARE * time, "it goes on trying");
     }
 }
