@@ -23,6 +23,9 @@ impl Drafter {
     /// Guesses after `history`, unless `drafts` is off.
     pub(crate) fn new(drafts: &Drafts, history: &[u32]) -> Option<Self> {
         let Drafts::Ngram(options) = drafts else { return None };
+        if options.most == 0 {
+            return None;
+        }
         let mut source = Box::new(NgramDraft::new(options));
         history.iter().for_each(|&token| source.push(token));
         let least = options.least;
