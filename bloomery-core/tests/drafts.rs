@@ -13,7 +13,7 @@ use bloomery_core::scheduler::{
     Counters, Event, Job, Outcome, Scheduler, SchedulerOptions, Sink, SinkState, Token,
 };
 use bloomery_core::tokenizer::Specials;
-use bloomery_core::{Context, Drafts, Engine, ModelSource, Ngram, Params, Session, StopReason};
+use bloomery_core::{Context, Drafts, Engine, ModelSource, Ngram, Params, Placement, Session, StopReason};
 
 /// Everything that is found is checked, and one token is enough to find something.
 const FORCED: Drafts = Drafts::Ngram(Ngram { most: 5, least: 1, longest: 3, shortest: 1, priced: false });
@@ -372,5 +372,56 @@ fn a_constrained_job_ends_inside_a_run() {
         let with = of(seed, FORCED);
         assert_eq!(with, of(seed, Drafts::Off));
         assert_eq!(with.1, StopReason::End);
+    }
+}
+
+/// Prints tokens per second with and without guesses, medians of alternating rounds. `MODEL` may name another file.
+#[test]
+#[ignore = "a measurement"]
+fn what_guesses_gain() {
+    const ROUNDS: u32 = 9;
+    let source = std::env::var_os("MODEL")
+        .map_or_else(ModelSource::demo, |path| ModelSource::from(std::path::PathBuf::from(path)));
+    let builder = Engine::builder(source).sessions(4).context(Context::Tokens(1024));
+    let engine = builder.placement(Placement::Cpu).plan().unwrap().load(|_| {}).unwrap();
+    let code = "fn area(w: f32, h: f32) -> f32 {\n    let product = w * h;\n    assert!(product >= 0.0);\n    product\n}\n\
+                fn volume(w: f32, h: f32, d: f32) -> f32 {\n    let product = w * h * d;\n    assert!(product >= 0.0);\n    product\n}\n";
+    let quoting = format!("The file:\n{code}\nThe same file once more, with f64 in place of f32:\n");
+    let plain = "Once upon a time there was a fox who lived at the edge of a small town and";
+    let greedy = Params { max_tokens: Some(120), ignore_end: true, ..Params::greedy() };
+    let drawn = |seed| Params { drafts: Drafts::default(), ..sampled(seed, FORCED) };
+    let mut session = engine.session().unwrap();
+    for (name, text, draws) in [
+        ("quoting", quoting.as_str(), false),
+        ("story, greedy", plain, false),
+        ("story, sampled", plain, true),
+    ] {
+        let prompt = ids(&engine, text);
+        let (mut rates, mut counts) = ([Vec::new(), Vec::new()], (0, 0, 0));
+        for round in 0..ROUNDS {
+            let params =
+                if draws { Params { max_tokens: Some(120), ..drawn(round) } } else { greedy.clone() };
+            // Each is first every other time.
+            for with in [round % 2, 1 - round % 2] {
+                let drafts = if with == 1 { Drafts::default() } else { Drafts::Off };
+                let mut generation =
+                    session.generate_tokens(&prompt, &Params { drafts, ..params.clone() }).unwrap();
+                generation.by_ref().for_each(drop);
+                let timings = generation.timings();
+                rates[with as usize].push(timings.generate_rate());
+                counts =
+                    (counts.0 + timings.drafted, counts.1 + timings.accepted, counts.2 + timings.generated);
+            }
+        }
+        let [off, on] = rates.map(|mut rates| {
+            rates.sort_by(f64::total_cmp);
+            rates[rates.len() / 2]
+        });
+        let (drafted, accepted, generated) = counts;
+        println!(
+            "{name}: {off:.1} tok/s without, {on:.1} with, {:.2} times; {accepted} of {drafted} right, {} tokens",
+            on / off,
+            generated / 2
+        );
     }
 }
