@@ -27,6 +27,7 @@ pub mod constrain;
 pub mod def;
 #[cfg(feature = "demo")]
 mod demo;
+mod draft;
 mod engine;
 mod error;
 mod generate;
@@ -52,6 +53,7 @@ mod weights;
 pub use arch::supported as supported_architectures;
 pub use backend::{GraphFacts, StageTime};
 pub use bloomery_kernels::cpu::{Isa, KvType, Numerics};
+pub use draft::{Drafts, Ngram};
 pub use engine::{Engine, Facts, Logits, Turn};
 pub use error::{EngineError, Error, LoadError, PlanError, Term};
 pub use generate::{Cancel, Conversation, Generation, Params, Piece, StopReason, Timings};

@@ -3,7 +3,7 @@
 use crate::engine::{Engine, Logits, Readout, Turn};
 use crate::error::EngineError;
 use crate::sampling::Needs;
-use crate::state::{SequenceState, Snapshot};
+use crate::state::{PAGE, SequenceState, Snapshot};
 
 /// The tokens of one conversation and what the model remembers of them. `Send`: sessions may move between threads.
 ///
@@ -25,13 +25,16 @@ pub struct Session {
     pub(crate) state: SequenceState,
     /// Generated last and not yet run.
     pub(crate) unfed: Option<u32>,
+    /// Positions at the end of the state that were guessed and are not part of the session: they go with the next use.
+    pub(crate) ahead: usize,
     logits: Vec<f32>,
 }
 
 impl Session {
     pub(crate) fn new(engine: &Engine) -> Result<Self, EngineError> {
         engine.inner.open_session()?;
-        Ok(Self { engine: engine.clone(), state: SequenceState::default(), unfed: None, logits: Vec::new() })
+        let (engine, state) = (engine.clone(), SequenceState::default());
+        Ok(Self { engine, state, unfed: None, ahead: 0, logits: Vec::new() })
     }
 
     /// The engine that runs this session.
@@ -43,7 +46,7 @@ impl Session {
     /// Positions in use.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.state.len()
+        self.state.len() - self.ahead
     }
 
     /// Whether nothing was fed yet.
@@ -61,23 +64,28 @@ impl Session {
     /// Every token fed so far.
     #[must_use]
     pub fn tokens(&self) -> &[u32] {
-        self.state.tokens()
+        &self.state.tokens()[..self.len()]
     }
 
     /// Appends `tokens` and returns the logits after the last one: one value per id of the vocabulary. On error the
     /// session is as it was.
     pub fn prefill(&mut self, tokens: &[u32]) -> Result<&[f32], EngineError> {
-        self.logits = self.feed(tokens, Needs::All)?.into_rows();
+        self.logits = self.feed(tokens, Logits::Last, Needs::All)?.into_rows();
         Ok(&self.logits)
     }
 
     /// As [`prefill`](Self::prefill), for a sampler that needs so much.
-    pub(crate) fn feed(&mut self, tokens: &[u32], needs: Needs) -> Result<Readout, EngineError> {
+    pub(crate) fn feed(
+        &mut self,
+        tokens: &[u32],
+        want: Logits,
+        needs: Needs,
+    ) -> Result<Readout, EngineError> {
         if tokens.is_empty() {
             return Err(EngineError::NoTokens { what: "prefill" });
         }
         let engine = self.engine.clone();
-        let mut turn = [Turn::new(self, tokens, Logits::Last).needing(needs)];
+        let mut turn = [Turn::new(self, tokens, want).needing(needs)];
         engine.step(&mut turn)?;
         let [turn] = turn;
         let readout = turn.into_readout();
@@ -124,6 +132,7 @@ impl Session {
 
     /// As [`adopt`](Self::adopt), with the last token where that is known: no logits are wanted.
     pub(crate) fn adopt_all(&mut self, tokens: &[u32]) -> Result<usize, EngineError> {
+        self.settle();
         let mut backend = self.engine.inner.backend()?;
         self.unfed = None;
         self.engine.inner.cache().adopt(&mut self.state, tokens, backend.as_mut());
@@ -134,6 +143,7 @@ impl Session {
     /// as there is room for it. Nothing is copied and only what is new is looked at, so that this may be called after
     /// every step.
     pub fn publish(&mut self) {
+        self.settle();
         self.engine.inner.cache().publish(&mut self.state);
     }
 
@@ -143,15 +153,27 @@ impl Session {
             return Err(EngineError::BadPosition { position: len, len: self.len() });
         }
         self.state.truncate(len, &mut self.engine.inner.cache().pool);
-        self.unfed = None;
+        (self.unfed, self.ahead) = (None, 0);
         Ok(())
+    }
+
+    /// Cuts off what is ahead of the session.
+    pub(crate) fn settle(&mut self) {
+        if self.ahead > 0 {
+            let len = self.len();
+            self.state.truncate(len, &mut self.engine.inner.cache().pool);
+            self.ahead = 0;
+        }
     }
 
     /// A second session with the same past, which it shares until one of the two writes to it.
     pub fn fork(&self) -> Result<Self, EngineError> {
         self.engine.inner.open_session()?;
-        let state = self.state.fork(&mut self.engine.inner.cache().pool);
-        Ok(Self { engine: self.engine.clone(), state, unfed: self.unfed, logits: Vec::new() })
+        let mut cache = self.engine.inner.cache();
+        let mut state = self.state.fork(&mut cache.pool);
+        state.truncate(self.len(), &mut cache.pool);
+        drop(cache);
+        Ok(Self { engine: self.engine.clone(), state, unfed: self.unfed, ahead: 0, logits: Vec::new() })
     }
 
     /// Copies the session's state out of the engine.
@@ -165,7 +187,7 @@ impl Session {
         Ok(Snapshot {
             model: self.engine.inner.fingerprint(),
             tokens: self.tokens().to_vec(),
-            pages: self.state.pages().iter().map(read).collect(),
+            pages: self.state.pages()[..self.len().div_ceil(PAGE)].iter().map(read).collect(),
         })
     }
 
@@ -185,13 +207,13 @@ impl Session {
             return Err(EngineError::UnknownToken { id, vocab });
         }
         let size = backend.page_bytes();
-        let wanted = len.div_ceil(crate::state::PAGE);
+        let wanted = len.div_ceil(PAGE);
         if snapshot.pages.len() != wanted || snapshot.pages.iter().any(|page| page.len() != size) {
             return bad(format!("{} pages where {wanted} of {size} bytes are needed", snapshot.pages.len()));
         }
         let mut cache = self.engine.inner.cache();
         self.state.truncate(0, &mut cache.pool);
-        self.unfed = None;
+        (self.unfed, self.ahead) = (None, 0);
         if !cache.grow(&mut self.state, &snapshot.tokens, backend.as_mut()) {
             let (free, total) = (cache.obtainable(), cache.pool.capacity());
             return Err(EngineError::PoolExhausted { needed: wanted, free, total });

@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use bloomery_core::{Bytes, CardPick, Context, HostExperts, Params, Placement, ResidencyMode, TensorRules};
+use bloomery_core::{
+    Bytes, CardPick, Context, Drafts, HostExperts, Ngram, Params, Placement, ResidencyMode, TensorRules,
+};
 use bloomery_server::args::{self, ArgError, Command, Settings, help, parse};
 
 /// Flags and variables of llama-server and bloomery, listed independently of the table under test.
@@ -457,4 +459,29 @@ fn the_completion_offers_every_spelling() {
     {
         assert!(script.contains(name), "{name}");
     }
+}
+
+#[test]
+fn drafts_come_from_the_text_or_from_nowhere() {
+    let drafts = |words: &[&str]| settings(words).params(Params::default()).expect("it was parsed").drafts;
+    let ngram = Ngram::default();
+    assert_eq!(drafts(&[]), Drafts::Ngram(ngram));
+    assert_eq!(drafts(&["--spec-type", "none"]), Drafts::Off);
+    assert_eq!(drafts(&["--spec-type", "none", "--draft-max", "4"]), Drafts::Off);
+    assert_eq!(drafts(&["--spec-type", "none", "--spec-default"]), Drafts::Ngram(ngram));
+    assert_eq!(
+        drafts(&["--draft-max", "4", "--draft-min", "2"]),
+        Drafts::Ngram(Ngram { most: 4, least: 2, ..ngram })
+    );
+    assert_eq!(
+        drafts(&["--spec-ngram-simple-size-n", "12", "--spec-type", "ngram-map-k"]),
+        Drafts::Ngram(Ngram { longest: 12, shortest: 12, ..ngram })
+    );
+    let mtp = settings(&["--spec-type", "ngram-simple,draft-mtp"]);
+    assert!(
+        mtp.warnings[0].contains("draft-mtp: models that draft are not in this release"),
+        "{:?}",
+        mtp.warnings
+    );
+    assert!(error(&["--spec-type", "guess"]).contains("expected none, or of ngram-simple"));
 }

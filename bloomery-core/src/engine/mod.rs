@@ -21,6 +21,7 @@ use crate::backend::{Backend, CpuBackend, GraphFacts};
 use crate::chat::ChatTemplate;
 use crate::constrain::{Compiler, GrammarError};
 use crate::def::ModelDef;
+use crate::draft::Price;
 use crate::error::{EngineError, LoadError, Term};
 use crate::generate::Params;
 use crate::plan::{EngineBuilder, ModelSource, Placement, Plan, Progress};
@@ -65,6 +66,8 @@ pub(crate) struct Inner {
     open_sessions: AtomicUsize,
     cache: Mutex<PrefixCache>,
     backend: Mutex<Box<dyn Backend>>,
+    /// What steps take; held for moments only, and never while another lock is waited for.
+    price: Mutex<Price>,
     /// Made when the first constraint is asked for: a vocabulary of 150 000 takes half a second.
     compiler: OnceLock<Result<Compiler, GrammarError>>,
 }
@@ -94,6 +97,8 @@ impl Engine {
         let (model, context, terms) = (plan.def.clone(), plan.context, plan.terms.clone());
         let (max_sessions, step_rows) = (plan.sessions, plan.step_rows);
         let (placement, device) = (plan.placement, plan.device());
+        // The first step of a shape loads kernels on a card, the second captures a graph.
+        let warming = if placement == Placement::Cpu { 0 } else { 2 };
         let backend = backend(plan, fingerprint, cache.pool.capacity(), progress)?;
         Ok(Self {
             inner: Arc::new(Inner {
@@ -113,6 +118,7 @@ impl Engine {
                 open_sessions: AtomicUsize::new(0),
                 cache: Mutex::new(cache),
                 backend: Mutex::new(backend),
+                price: Mutex::new(Price::new(warming)),
                 compiler: OnceLock::new(),
             }),
         })
@@ -237,6 +243,10 @@ impl Inner {
     pub(crate) fn cache(&self) -> MutexGuard<'_, PrefixCache> {
         // Its own code does not panic half way, so its numbers are right even after a panic elsewhere.
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn price(&self) -> MutexGuard<'_, Price> {
+        self.price.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn backend(&self) -> Result<MutexGuard<'_, Box<dyn Backend>>, EngineError> {

@@ -34,9 +34,17 @@ impl Readout {
         *self == Self::None
     }
 
-    /// Draws a token. What was read back must have been what the sampler [`needs`](Sampler::needs).
+    /// Row `index` of `count`; empty where only the largest values are known.
+    pub(crate) fn row(&self, (index, count): (usize, usize)) -> &[f32] {
+        let width = self.rows().len() / count;
+        &self.rows()[index * width..][..width]
+    }
+
+    /// Draws a token from row `index` of `count`. What was read back must have been what the sampler
+    /// [`needs`](Sampler::needs).
     pub(crate) fn sample(
         &self,
+        row: (usize, usize),
         sampler: &mut Sampler,
         mask: Option<&[u32]>,
     ) -> Result<Sampled, SamplingError> {
@@ -45,7 +53,7 @@ impl Readout {
                 debug_assert!(mask.is_none() && sampler.needs() != Needs::All);
                 sampler.sample_top(top)
             }
-            _ => sampler.sample(self.rows(), mask),
+            _ => sampler.sample(self.row(row), mask),
         }
     }
 }

@@ -131,7 +131,8 @@ impl Engine {
     /// When a turn is impossible (context full, unknown token) or there is no room for all of them, none is begun; when
     /// a step fails, all sessions are as they were.
     pub fn step(&self, turns: &mut [Turn<'_>]) -> Result<(), EngineError> {
-        for turn in turns.iter() {
+        for turn in turns.iter_mut() {
+            turn.session.settle();
             self.check(turn)?;
         }
         let mut backend = self.inner.backend()?;

@@ -18,12 +18,16 @@ impl Chooser {
         if self.constraint.is_some() { Needs::All } else { self.sampler.needs() }
     }
 
-    /// The next token, or `None` when the constraint says that the text is complete.
-    pub(crate) fn choose(&mut self, readout: &Readout) -> Result<Option<Sampled>, EngineError> {
+    /// The next token from row `index` of `count`, or `None` when the constraint says that the text is complete.
+    pub(crate) fn choose(
+        &mut self,
+        readout: &Readout,
+        row: (usize, usize),
+    ) -> Result<Option<Sampled>, EngineError> {
         let sampled = match self.constraint.as_mut().map(|constraint| constraint.next()).transpose()? {
-            None | Some(Next::Any) => readout.sample(&mut self.sampler, None)?,
-            Some(Next::Among(mask)) => readout.sample(&mut self.sampler, Some(mask))?,
-            Some(Next::Only(id)) => self.sampler.forced(readout.rows(), id)?,
+            None | Some(Next::Any) => readout.sample(row, &mut self.sampler, None)?,
+            Some(Next::Among(mask)) => readout.sample(row, &mut self.sampler, Some(mask))?,
+            Some(Next::Only(id)) => self.sampler.forced(readout.row(row), id)?,
             Some(Next::End) => return Ok(None),
         };
         self.sampler.accept(sampled.id);

@@ -1,9 +1,11 @@
 //! Text from a session: prompt in, pieces out.
 
+mod ahead;
 mod chat;
 mod chooser;
 mod params;
 
+use ahead::Ahead;
 pub use chat::Conversation;
 pub(crate) use chooser::Chooser;
 pub use params::Params;
@@ -13,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::constrain::Constraint;
-use crate::engine::{Engine, Readout};
+use crate::engine::{Engine, Logits, Readout};
 use crate::error::EngineError;
 use crate::sampling::{Breakers, Sampler, StopMatcher};
 use crate::session::Session;
@@ -76,6 +78,10 @@ pub struct Timings {
     pub generated: usize,
     /// Time they took.
     pub generate_time: Duration,
+    /// Tokens that were guessed and checked; see [`Params::drafts`].
+    pub drafted: usize,
+    /// Those that were right.
+    pub accepted: usize,
 }
 
 impl Timings {
@@ -104,6 +110,7 @@ pub struct Generation<'s> {
     prompt: Vec<u32>,
     fed: usize,
     readout: Readout,
+    ahead: Ahead,
     chooser: Chooser,
     detokenizer: Detokenizer,
     stops: StopMatcher,
@@ -168,6 +175,7 @@ impl Session {
             prompt: tokens,
             fed: 0,
             readout: Readout::None,
+            ahead: Ahead::new(&params.drafts, &past),
             chooser: Chooser { sampler, constraint: None },
             cancel: Cancel::default(),
             timings: Timings { cached, ..Timings::default() },
@@ -207,8 +215,9 @@ impl Generation<'_> {
 
     /// Stops when `cancel` says so, instead of the generation's own handle.
     #[must_use]
-    pub fn cancelled_by(self, cancel: &Cancel) -> Self {
-        Self { cancel: cancel.clone(), ..self }
+    pub fn cancelled_by(mut self, cancel: &Cancel) -> Self {
+        self.cancel = cancel.clone();
+        self
     }
 
     /// Keeps the text within `constraint`, which is at its beginning; the generation ends when the text is complete.
@@ -251,7 +260,8 @@ impl Generation<'_> {
         let start = Instant::now();
         let end = self.prompt.len().min(self.fed + self.session.engine.step_rows());
         if self.fed < end {
-            self.readout = self.session.feed(&self.prompt[self.fed..end], self.chooser.needs())?;
+            self.readout =
+                self.session.feed(&self.prompt[self.fed..end], Logits::Last, self.chooser.needs())?;
             self.timings.prompt += end - self.fed;
             self.timings.prompt_time += start.elapsed();
             self.fed = end;
@@ -279,18 +289,20 @@ impl Generation<'_> {
         if self.timings.generated >= self.limit {
             return Ok(self.end(StopReason::MaxTokens));
         }
-        if let Some(token) = self.session.unfed {
-            if self.session.room() == 0 {
-                return Ok(self.end(StopReason::ContextFull));
-            }
-            self.readout = self.session.feed(&[token], self.chooser.needs())?;
-        }
-        let Some(token) = self.chooser.choose(&self.readout)?.map(|sampled| sampled.id) else {
+        let row = match self.ahead.row() {
+            Some(row) => row,
+            None if self.session.room() == 0 => return Ok(self.end(StopReason::ContextFull)),
+            None => self.check()?,
+        };
+        // Everything up to the row is certain now.
+        (self.session.unfed, self.session.ahead) = (None, row.1 - 1 - row.0);
+        let Some(token) = self.chooser.choose(&self.readout, row)?.map(|sampled| sampled.id) else {
             return Ok(self.end(StopReason::End));
         };
-        self.session.unfed = Some(token);
+        self.take(token);
         self.timings.generated += 1;
         self.timings.generate_time += start.elapsed();
+        self.ahead.spent(start.elapsed());
         if !self.ignore_end && self.session.engine.tokenizer().is_end_of_generation(token) {
             return Ok(self.end(StopReason::End));
         }

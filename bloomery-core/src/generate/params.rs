@@ -2,6 +2,7 @@
 
 use bloomery_gguf::{GgufError, Metadata};
 
+use crate::draft::Drafts;
 use crate::sampling::SamplingParams;
 
 /// How to generate.
@@ -17,6 +18,8 @@ pub struct Params {
     pub special: bool,
     /// Whether the model's own end-of-generation tokens are ignored.
     pub ignore_end: bool,
+    /// What guesses tokens ahead. It changes the speed and not the text.
+    pub drafts: Drafts,
 }
 
 impl Params {

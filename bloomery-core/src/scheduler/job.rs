@@ -65,11 +65,11 @@ pub enum Pooling {
 
 /// Takes the events of one job. Called on the scheduler's thread, so neither method may block.
 pub trait Sink: Send {
-    /// Whether there is room for more events, and anyone to read them. Asked before every step: a full sink pauses its
-    /// job, a closed one ends it.
+    /// Whether there is room for more events, and anyone to read them. Asked before every step, and before every further token
+    /// of a step: a full sink pauses its job, a closed one ends it.
     fn state(&self) -> SinkState;
 
-    /// Takes one event. A step has at most three for a job: a part of its prompt, a token and the end.
+    /// Takes one event. Between two questions there are at most three: a part of its prompt, a token and the end.
     fn send(&mut self, event: Event);
 }
 
@@ -122,6 +122,10 @@ pub struct Progress {
     pub generated: usize,
     /// Since the first token.
     pub generate_time: Duration,
+    /// Tokens that were guessed and checked; see [`Params::drafts`].
+    pub drafted: usize,
+    /// Those that were right.
+    pub accepted: usize,
 }
 
 /// A generated token.

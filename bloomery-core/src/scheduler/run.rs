@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::embedding::Embedding;
 use super::job::{Event, Job, Outcome, Progress, SinkState, Token};
 use super::status::SlotStatus;
+use crate::draft::{Drafter, Offer, Price, Step};
 use crate::engine::{Engine, Logits, Readout, Turn};
 use crate::error::EngineError;
 use crate::generate::{Chooser, Params, StopReason};
@@ -25,6 +26,11 @@ pub(super) struct Run {
     pub(super) new_line: bool,
     /// The job whose prompt begins like this one's, and how many tokens they have in common.
     pub(super) follows: Option<(u64, usize)>,
+    drafter: Option<Drafter>,
+    /// What the next step runs where there are guesses: the newest token and they.
+    guessed: Vec<u32>,
+    /// Guesses that the last step checked, and those that were right.
+    pub(super) checked: (usize, usize),
     chooser: Chooser,
     detokenizer: Detokenizer,
     stops: StopMatcher,
@@ -52,6 +58,17 @@ impl Drop for Place {
     }
 }
 
+/// What the rows of a step led to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Walked {
+    /// The job goes on after the newest token.
+    GoesOn,
+    /// The newest token was the last.
+    Ended,
+    /// The last row gave no token: the text is complete.
+    Complete,
+}
+
 /// Bytes of the longest character, and so the most tokens that can be missing of one.
 const LONGEST_CHARACTER: usize = 4;
 
@@ -72,6 +89,9 @@ impl Run {
             progress: Progress::default(),
             new_line: false,
             follows: None,
+            drafter: job.embed.map_or_else(|| Drafter::new(&job.params.drafts, &job.prompt), |_| None),
+            guessed: Vec::new(),
+            checked: (0, 0),
             chooser: Chooser { sampler, constraint: job.constraint.take() },
             detokenizer: engine.tokenizer().continuation(job.params.special),
             stops: StopMatcher::new(job.params.stop.iter().cloned()),
@@ -120,9 +140,45 @@ impl Run {
         self.tokens.len() - self.known()
     }
 
-    /// Computes the next `rows` pending tokens.
+    /// Guesses at most `most` tokens after the newest.
+    pub(super) fn propose(&mut self, engine: &Engine, most: usize) {
+        // Where the budget is used up inside a character, one more token is all that is known to be wanted.
+        let left = self.remaining().unwrap_or(usize::MAX).max(1);
+        let room = left.min(engine.context() - self.known()).saturating_sub(1).min(most);
+        if let Some(drafter) = &mut self.drafter {
+            drafter.propose(room);
+        }
+    }
+
+    /// What was guessed, for the price to choose from.
+    pub(super) fn offer(&self) -> Offer<'_> {
+        self.drafter.as_ref().map_or(Offer::NONE, Drafter::offer)
+    }
+
+    /// Has the next step check the first `length` guesses.
+    pub(super) fn guess(&mut self, length: usize) {
+        self.guessed.clear();
+        if let (Some(drafter), Some(&newest)) = (&self.drafter, self.tokens.last())
+            && length > 0
+        {
+            self.guessed.push(newest);
+            self.guessed.extend_from_slice(drafter.guesses(length));
+        }
+    }
+
+    /// Takes in what the last step took.
+    pub(super) fn settle(&mut self, price: &Price, step: Step) {
+        if let Some(drafter) = &mut self.drafter {
+            drafter.settle(price, step, self.checked);
+        }
+    }
+
+    /// Computes the next `rows` pending tokens, or the newest and guesses.
     pub(super) fn turn(&mut self, rows: usize) -> Option<Turn<'_>> {
         let session = self.session.as_mut()?;
+        if !self.guessed.is_empty() {
+            return Some(Turn::new(session, &self.guessed, Logits::All));
+        }
         let (start, end) = (session.len(), session.len() + rows);
         let tokens = &self.tokens[start..end];
         if self.embedding.is_some() {
@@ -195,12 +251,45 @@ impl Run {
             self.finish(StopReason::MaxTokens, None);
             return true;
         }
-        match self.choose(engine, readout) {
-            Ok(ended) => ended,
+        let before = self.tokens.len();
+        let walked = self.walk(engine, readout);
+        let cut = self.cut(before, matches!(walked, Ok(Walked::Complete) | Err(_)));
+        match walked.and_then(|walked| cut.map(|()| walked)) {
+            Ok(walked) => !matches!(walked, Walked::GoesOn),
             Err(error) => {
                 self.fail(error);
                 true
             }
+        }
+    }
+
+    /// Chooses a token from the first row of `readout`, and from the next ones as long as they follow what was chosen.
+    fn walk(&mut self, engine: &Engine, readout: &Readout) -> Result<Walked, EngineError> {
+        let guesses = self.guessed.len().saturating_sub(1);
+        self.progress.drafted += guesses;
+        self.checked = (guesses, 0);
+        for row in 0..=guesses {
+            let guess = self.guessed.get(row + 1).copied();
+            match self.choose(engine, readout, (row, guesses + 1), guess)? {
+                Walked::GoesOn => {}
+                ended => return Ok(ended),
+            }
+            // A reader that is slow or gone gets nothing more; what was computed for it is computed again.
+            if self.checked.1 <= row || self.sink_state() != SinkState::Open {
+                break;
+            }
+        }
+        Ok(Walked::GoesOn)
+    }
+
+    /// Cuts wrong guesses off the session: it has all tokens then but the newest, or all where the last row gave none.
+    fn cut(&mut self, before: usize, none: bool) -> Result<(), EngineError> {
+        self.guessed.clear();
+        let newest = usize::from(!none && self.tokens.len() > before);
+        let held = self.tokens.len() - newest;
+        match &mut self.session {
+            Some(session) if session.len() > held => session.truncate(held),
+            _ => Ok(()),
         }
     }
 
@@ -210,11 +299,23 @@ impl Run {
         self.finish(StopReason::End, None);
     }
 
-    fn choose(&mut self, engine: &Engine, readout: &Readout) -> Result<bool, EngineError> {
-        let Some(sampled) = self.chooser.choose(readout)? else {
+    fn choose(
+        &mut self,
+        engine: &Engine,
+        readout: &Readout,
+        row: (usize, usize),
+        guess: Option<u32>,
+    ) -> Result<Walked, EngineError> {
+        let Some(sampled) = self.chooser.choose(readout, row)? else {
             self.finish(StopReason::End, None);
-            return Ok(true);
+            return Ok(Walked::Complete);
         };
+        if let Some(drafter) = &mut self.drafter {
+            drafter.push(sampled.id);
+        }
+        let right = usize::from(guess == Some(sampled.id));
+        self.checked.1 += right;
+        self.progress.accepted += right;
         let now = Instant::now();
         let first = *self.clock.first_token.get_or_insert(now);
         self.tokens.push(sampled.id);
@@ -234,10 +335,10 @@ impl Run {
         } else if self.is_at_limit() {
             StopReason::MaxTokens
         } else {
-            return Ok(false);
+            return Ok(Walked::GoesOn);
         };
         self.finish(reason, step.stopped);
-        Ok(true)
+        Ok(Walked::Ended)
     }
 
     /// Whether the budget is used up. A character that has begun may overrun it by its own bytes.

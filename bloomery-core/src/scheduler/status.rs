@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Progress;
+use crate::draft::MOST_TOKENS;
 
 /// A snapshot, taken after the last step.
 #[derive(Debug, Clone, Default)]
@@ -80,6 +81,14 @@ pub struct Counters {
     pub generated_tokens: u64,
     /// Time of generations, summed over jobs.
     pub generate_time: Duration,
+    /// Guesses checked, one for a job in a step.
+    pub drafts: u64,
+    /// Tokens of them.
+    pub drafted_tokens: u64,
+    /// Tokens of them that were right.
+    pub accepted_tokens: u64,
+    /// Of these, how many came first in their guess, second, and so on.
+    pub accepted_at: [u64; MOST_TOKENS],
     /// Steps run.
     pub steps: u64,
     /// Jobs with work, summed over steps.

@@ -11,6 +11,7 @@ use super::pace::Pace;
 use super::run::Run;
 use super::slot::Slot;
 use super::status::Status;
+use crate::draft::{Offer, Step};
 use crate::engine::{Engine, Readout, Turn};
 use crate::error::EngineError;
 
@@ -189,16 +190,28 @@ impl Worker {
 
     /// Runs one step of everything that can go on. Returns the time inside the engine.
     fn step(&mut self) -> Duration {
-        let (streams, rows, shares) = self.plan();
+        let (streams, rows, mut shares) = self.plan();
         if shares.is_empty() {
             return Duration::ZERO;
         }
-        let (result, time) = self.execute(&shares);
+        let mut start = Instant::now();
+        let mut guessed = if rows == 0 { self.guess(&mut shares) } else { 0 };
+        let (mut result, mut time) = self.execute(&shares);
+        if guessed > 0 && matches!(result, Err(EngineError::PoolExhausted { .. })) {
+            // Guesses are worth no memory that a job needs.
+            start = Instant::now();
+            guessed = 0;
+            shares.iter_mut().for_each(|share| self.set_guesses(share, 0));
+            (result, time) = self.execute(&shares);
+        }
         match result {
             Ok(readouts) => {
                 self.pace.measured(streams, rows, time);
                 for (share, readout) in shares.iter().zip(readouts) {
                     self.advance(share, &readout);
+                }
+                if rows == 0 {
+                    self.settle(&shares, Step { streams, guessed, seconds: start.elapsed().as_secs_f64() });
                 }
             }
             Err(EngineError::PoolExhausted { .. }) if self.preempt() => {}
@@ -232,6 +245,41 @@ impl Worker {
         }
         let rows = shares[streams..].iter().map(|share| share.rows).sum();
         (streams, rows, shares)
+    }
+
+    /// Has the streams of a step without prompts check what they guess, as far as that pays. Returns how many guesses there are.
+    fn guess(&mut self, shares: &mut [Share]) -> usize {
+        let room = self.engine.step_rows() - shares.len();
+        for share in shares.iter() {
+            if let Some(run) = &mut self.slots[share.slot].run {
+                run.propose(&self.engine, room);
+            }
+        }
+        let offer = |share: &Share| self.slots[share.slot].run.as_ref().map_or(Offer::NONE, Run::offer);
+        let offers: Vec<Offer<'_>> = shares.iter().map(offer).collect();
+        let lengths = self.engine.inner.price().lengths(shares.len(), &offers, room);
+        for (share, &length) in shares.iter_mut().zip(&lengths) {
+            self.set_guesses(share, length);
+        }
+        lengths.iter().sum()
+    }
+
+    fn set_guesses(&mut self, share: &mut Share, length: usize) {
+        share.rows = 1 + length;
+        if let Some(run) = &mut self.slots[share.slot].run {
+            run.guess(length);
+        }
+    }
+
+    /// Learns from a step without prompts.
+    fn settle(&mut self, shares: &[Share], step: Step) {
+        let mut price = self.engine.inner.price();
+        price.measured(step.streams + step.guessed, step.seconds);
+        for share in shares {
+            if let Some(run) = &mut self.slots[share.slot].run {
+                run.settle(&price, step);
+            }
+        }
     }
 
     /// Divides prompt rows: half is the oldest prompt's, so that none waits for ever; the rest goes to the shortest first,
@@ -305,9 +353,10 @@ impl Worker {
     fn advance(&mut self, share: &Share, readout: &Readout) {
         let Some(run) = &mut self.slots[share.slot].run else { return };
         let before = run.progress;
+        run.checked = (0, 0);
         let ended = run.advance(&self.engine, readout);
         run.publish();
-        let (now, held) = (run.progress, run.tokens.len());
+        let (now, held, checked) = (run.progress, run.tokens.len(), run.checked);
         if ended {
             self.release(share.slot);
         }
@@ -317,6 +366,10 @@ impl Worker {
         counters.prompt_time += now.prompt_time - before.prompt_time;
         counters.generated_tokens += (now.generated - before.generated) as u64;
         counters.generate_time += now.generate_time - before.generate_time;
+        counters.drafts += u64::from(checked.0 > 0);
+        counters.drafted_tokens += checked.0 as u64;
+        counters.accepted_tokens += checked.1 as u64;
+        counters.accepted_at.iter_mut().take(checked.1).for_each(|count| *count += 1);
         counters.most_tokens = counters.most_tokens.max(held as u64);
         counters.busy_slots += 1;
         if ended {

@@ -47,9 +47,18 @@ fn counters(page: &mut Page, now: &Counters) {
     );
     page.counter("n_decode_total", "Steps of the engine", now.steps);
     page.counter("n_tokens_max", "Most tokens that a slot has held", now.most_tokens);
-    page.counter("spec_decode_num_draft_tokens_total", "Tokens that a draft proposed", 0);
-    page.counter("spec_decode_num_accepted_tokens_total", "Proposed tokens that were right", 0);
-    page.counter("spec_decode_num_drafts_total", "Drafts that were checked", 0);
+    page.counter("spec_decode_num_draft_tokens_total", "Tokens that a draft proposed", now.drafted_tokens);
+    page.counter(
+        "spec_decode_num_accepted_tokens_total",
+        "Proposed tokens that were right",
+        now.accepted_tokens,
+    );
+    page.counter("spec_decode_num_drafts_total", "Drafts that were checked", now.drafts);
+    page.positions(
+        "spec_decode_num_accepted_tokens_per_pos_total",
+        "Proposed tokens that were right, by their place in the draft",
+        &now.accepted_at,
+    );
     page.counter("jobs_total", "Requests that ended, however they did", now.jobs);
     page.counter("jobs_cancelled_total", "Requests whose client went away", now.cancelled);
     page.counter(
@@ -99,6 +108,17 @@ struct Page(String);
 impl Page {
     fn counter(&mut self, name: &str, help: &str, value: impl Display) {
         self.metric("counter", name, help, value);
+    }
+
+    /// One line for each place from 0 that has something; nothing where none has.
+    fn positions(&mut self, name: &str, help: &str, values: &[u64]) {
+        let mut values = values.iter().enumerate().filter(|(_, value)| **value > 0).peekable();
+        if values.peek().is_some() {
+            let _ = writeln!(self.0, "# HELP llamacpp:{name} {help}\n# TYPE llamacpp:{name} counter");
+        }
+        for (position, value) in values {
+            let _ = writeln!(self.0, "llamacpp:{name}{{position=\"{position}\"}} {value}");
+        }
     }
 
     fn gauge(&mut self, name: &str, help: &str, value: impl Display) {

@@ -1,5 +1,6 @@
 //! `generation_settings`: what a generation was asked to do, told back.
 
+use bloomery_core::Drafts;
 use bloomery_core::sampling::{Mirostat, Seed};
 use serde_json::{Map, Value, json};
 
@@ -120,7 +121,7 @@ impl Generation {
         set("reasoning_in_content", json!(chat.reasoning_in_content));
         set("generation_prompt", json!(chat.generation_prompt));
         set("samplers", sampling.samplers.iter().map(|kind| kind.name()).collect());
-        set("speculative.types", json!("none"));
+        set("speculative.types", json!(if params.drafts == Drafts::Off { "none" } else { "ngram-simple" }));
         set("timings_per_token", json!(self.timings_per_token));
         set("post_sampling_probs", json!(sampling.post_sampling_probs));
         set("backend_sampling", json!(false));

@@ -1,5 +1,6 @@
 //! `GET /slots`.
 
+use bloomery_core::Drafts;
 use bloomery_core::scheduler::SlotStatus;
 use serde_json::{Map, Value, json};
 
@@ -31,7 +32,7 @@ fn show(app: &App, id: usize, slot: &SlotStatus) -> Value {
     };
     set("id", json!(id));
     set("n_ctx", json!(app.context()));
-    set("speculative", json!(false));
+    set("speculative", json!(app.options.params.drafts != Drafts::Off));
     set("is_processing", json!(slot.busy));
     let Some(task) = slot.task else { return Value::Object(map) };
     let tag = slot.tag.as_deref().and_then(|tag| tag.downcast_ref::<SlotTag>());

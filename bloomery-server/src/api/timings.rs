@@ -11,7 +11,7 @@ pub(crate) fn timings(progress: &Progress) -> Value {
     // The first token comes with the prompt, so the time is that of the others.
     let steps = progress.generated.saturating_sub(1);
     let (ms, token_ms, rate) = rates(progress.generate_time, steps);
-    json!({
+    let mut timings = json!({
         "cache_n": progress.cached,
         "prompt_n": progress.prompt,
         "prompt_ms": prompt_ms,
@@ -21,7 +21,12 @@ pub(crate) fn timings(progress: &Progress) -> Value {
         "predicted_ms": ms,
         "predicted_per_token_ms": token_ms,
         "predicted_per_second": rate,
-    })
+    });
+    if progress.drafted > 0 {
+        timings["draft_n"] = json!(progress.drafted);
+        timings["draft_n_accepted"] = json!(progress.accepted);
+    }
+    timings
 }
 
 /// Milliseconds, milliseconds of one, and how many a second.
@@ -89,5 +94,13 @@ mod tests {
         let more = Progress { generated: 16, generate_time: Duration::from_millis(30), ..one };
         assert_eq!(timings(&more)["predicted_per_token_ms"], 2.0);
         assert_eq!(timings(&more)["predicted_per_second"], 500.0);
+    }
+
+    #[test]
+    fn drafts_are_told_where_there_were_any() {
+        let none = timings(&Progress { generated: 4, ..Progress::default() });
+        assert_eq!((none.get("draft_n"), none.get("draft_n_accepted")), (None, None));
+        let some = timings(&Progress { drafted: 5, accepted: 0, ..Progress::default() });
+        assert_eq!((&some["draft_n"], &some["draft_n_accepted"]), (&json!(5), &json!(0)));
     }
 }

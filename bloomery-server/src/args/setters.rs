@@ -4,8 +4,8 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use bloomery_core::KvType;
 use bloomery_core::sampling::SamplerKind;
+use bloomery_core::{Drafts, KvType, Ngram};
 use serde_json::Value;
 
 use super::draft::{Draft, Wrong};
@@ -135,6 +135,53 @@ pub(super) fn samplers(draft: &mut Draft, value: &str) -> Result<(), Wrong> {
     }
     draft.params.sampling.samplers = chain;
     Ok(())
+}
+
+/// Drafts of models that other servers have.
+const DRAFT_MODELS: [&str; 6] =
+    ["draft-simple", "draft-eagle3", "draft-mtp", "draft-dflash", "draft-dspark", "draft"];
+
+/// What the text repeats, however it is looked for.
+const NGRAMS: [&str; 6] =
+    ["ngram-simple", "ngram-map-k", "ngram-map-k4v", "ngram-mod", "ngram-cache", "default"];
+
+pub(super) fn spec_type(draft: &mut Draft, value: &str) -> Result<(), Wrong> {
+    let names: Vec<String> = list(value).map(|name| name.to_ascii_lowercase()).collect();
+    let known =
+        |name: &&String| ["none"].iter().chain(&DRAFT_MODELS).chain(&NGRAMS).any(|known| known == name);
+    if names.is_empty() || !names.iter().all(|name| known(&name)) {
+        return Err(Wrong::Value(format!("expected none, or of {}", NGRAMS[..5].join(", "))));
+    }
+    if let Some(name) = names.iter().find(|name| DRAFT_MODELS.contains(&name.as_str())) {
+        draft.warnings.push(format!(
+            "--spec-type {name}: models that draft are not in this release; what a text repeats is guessed"
+        ));
+    }
+    if names.iter().any(|name| name == "none") {
+        draft.params.drafts = Drafts::Off;
+    } else if draft.params.drafts == Drafts::Off {
+        draft.params.drafts = Drafts::default();
+    }
+    Ok(())
+}
+
+/// Changes how a text is searched, where it is.
+fn ngram(draft: &mut Draft, change: impl FnOnce(&mut Ngram)) {
+    if let Drafts::Ngram(ngram) = &mut draft.params.drafts {
+        change(ngram);
+    }
+}
+
+pub(super) fn draft_most(draft: &mut Draft, n: i64) {
+    ngram(draft, |ngram| ngram.most = n as usize);
+}
+
+pub(super) fn draft_least(draft: &mut Draft, n: i64) {
+    ngram(draft, |ngram| ngram.least = n as usize);
+}
+
+pub(super) fn draft_size(draft: &mut Draft, n: i64) {
+    ngram(draft, |ngram| (ngram.longest, ngram.shortest) = (n as usize, n as usize));
 }
 
 pub(super) fn sequence(draft: &mut Draft, value: &str) -> Result<(), Wrong> {

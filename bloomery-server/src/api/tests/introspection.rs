@@ -1,5 +1,6 @@
 //! Props, models, slots, metrics.
 
+use bloomery_core::{Drafts, Ngram};
 use serde_json::json;
 
 use super::*;
@@ -48,7 +49,7 @@ async fn props() {
 async fn slots_before_and_after() {
     let app = serve(2, |_| {});
     let (_, value) = get(&app, "/slots").await;
-    let bare = |id| json!({"id": id, "n_ctx": 1024, "speculative": false, "is_processing": false});
+    let bare = |id| json!({"id": id, "n_ctx": 1024, "speculative": true, "is_processing": false});
     assert_eq!(value, json!([bare(0), bare(1)]));
     ok(&app, "/completion", json!({"prompt": "A", "n_predict": 3, "id_slot": 1})).await;
     busy(&app, 0).await;
@@ -76,6 +77,38 @@ async fn no_slot_is_idle() {
     assert_eq!((status, &value["error"]["type"]), (503, &json!("unavailable_error")));
     assert_eq!(get(&app, "/slots").await.1[0]["is_processing"], true);
     drop(running);
+}
+
+#[tokio::test]
+async fn drafts_are_counted_and_can_be_switched_off() {
+    let forced = Ngram { shortest: 1, priced: false, ..Ngram::default() };
+    let app = serve(1, |options| options.params.drafts = Drafts::Ngram(forced));
+    let prompt = "The red fox saw the red hen. The red hen saw the red fox. The red";
+    let body = json!({"prompt": prompt, "n_predict": 60, "temperature": 0, "ignore_eos": true, "n_probs": 2});
+    let value = ok(&app, "/completion", body.clone()).await;
+    let of = |name: &str| value["timings"][name].as_u64().unwrap();
+    let (drafted, accepted) = (of("draft_n"), of("draft_n_accepted"));
+    assert!(0 < accepted && accepted < drafted, "{accepted} of {drafted}");
+    assert_eq!(value["generation_settings"]["speculative.types"], "ngram-simple");
+    busy(&app, 0).await;
+    let page = get(&app, "/metrics").await.1;
+    for line in [
+        format!("spec_decode_num_draft_tokens_total {drafted}\n"),
+        format!("spec_decode_num_accepted_tokens_total {accepted}\n"),
+        "spec_decode_num_accepted_tokens_per_pos_total{position=\"0\"} ".to_owned(),
+    ] {
+        assert!(page.as_str().unwrap().contains(&format!("\nllamacpp:{line}")), "{line}: {page}");
+    }
+    let off = serve(1, |options| options.params.drafts = Drafts::Off);
+    let plain = ok(&off, "/completion", body).await;
+    assert_eq!(plain["content"], value["content"]);
+    assert_eq!(plain["completion_probabilities"], value["completion_probabilities"]);
+    assert_eq!(plain["timings"].get("draft_n"), None);
+    assert_eq!(plain["generation_settings"]["speculative.types"], "none");
+    assert_eq!(get(&off, "/slots").await.1[0]["speculative"], false);
+    let page = get(&off, "/metrics").await.1;
+    assert!(page.as_str().unwrap().contains("llamacpp:spec_decode_num_drafts_total 0\n"));
+    assert!(!page.as_str().unwrap().contains("per_pos"));
 }
 
 #[tokio::test]

@@ -1,20 +1,55 @@
+use bloomery_core::Drafts;
+
 use super::DRAFTS;
-use crate::args::flag::{Flag, bare, unused, unused_number, unused_word};
+use crate::args::flag::{Flag, bare, integer, switch, text, unused, unused_number, unused_word};
+use crate::args::setters::{draft_least, draft_most, draft_size, spec_type};
 
-const N_MAX: &str = "replaced by --spec-draft-n-max; speculative decoding is not in this release";
-const N_MIN: &str = "replaced by --spec-draft-n-min; speculative decoding is not in this release";
-const NGRAM: &str = "replaced by the flags of one kind, such as --spec-ngram-simple-size-n; \
-                     speculative decoding is not in this release";
+const ONE_INDEX: &str = "there is one index of what a text repeats; --spec-ngram-simple-size-n and -m set it";
+const HITS: &str = "what came once before may come again; how often that is right is measured";
+const FILES: &str = "guesses come from the text itself, not from files";
 
-/// Drafting changes the speed and not the answers, so all of it is accepted.
+const MAX: i64 = i32::MAX as i64;
+
+/// Drafts change the speed and not the answers, so all of it is accepted.
 pub(super) static FLAGS: &[Flag] = &[
+    text("--spec-type", "NAME[,NAME]", spec_type)
+        .env("LLAMA_ARG_SPEC_TYPE")
+        .many()
+        .params()
+        .doc("where guesses of the next tokens come from: ngram-simple (what the text repeats), or none (default: ngram-simple)"),
+    integer("--spec-draft-n-max", "N", (0, MAX), draft_most)
+        .env("LLAMA_ARG_SPEC_DRAFT_N_MAX")
+        .params()
+        .doc("most tokens guessed at once, at most 16; 0: none (default: 16)"),
+    integer("--draft --draft-n --draft-max", "N", (0, MAX), draft_most)
+        .env("LLAMA_ARG_DRAFT_MAX")
+        .params()
+        .doc("as --spec-draft-n-max"),
+    integer("--spec-ngram-simple-size-m --spec-ngram-size-m", "N", (0, MAX), draft_most)
+        .params()
+        .doc("as --spec-draft-n-max"),
+    integer("--spec-draft-n-min", "N", (0, MAX), draft_least)
+        .env("LLAMA_ARG_SPEC_DRAFT_N_MIN")
+        .params()
+        .doc("fewest tokens worth a check (default: 1)"),
+    integer("--draft-min --draft-n-min", "N", (0, MAX), draft_least)
+        .env("LLAMA_ARG_DRAFT_MIN")
+        .params()
+        .doc("as --spec-draft-n-min"),
+    integer("--spec-ngram-simple-size-n --spec-ngram-size-n", "N", (1, MAX), draft_size)
+        .params()
+        .doc("tokens at the end of the text that must have come before, at most 16 (default: 4, else 3, else 2)"),
+    switch("--spec-default", |draft, on| {
+        if on {
+            draft.params.drafts = Drafts::default();
+        }
+    })
+    .params()
+    .doc("guess with the defaults of all of these"),
     unused("-md --model-draft --spec-draft-model", "FILE").env("LLAMA_ARG_SPEC_DRAFT_MODEL").ignored(DRAFTS),
     unused("-hfd -hfrd --hf-repo-draft --spec-draft-hf", "REPO[:QUANT]")
         .env("LLAMA_ARG_SPEC_DRAFT_HF_REPO")
         .ignored(DRAFTS),
-    unused("--spec-type", "NAME[,NAME]").env("LLAMA_ARG_SPEC_TYPE").many().ignored(DRAFTS),
-    unused_number("--spec-draft-n-max", "N").env("LLAMA_ARG_SPEC_DRAFT_N_MAX").ignored(DRAFTS),
-    unused_number("--spec-draft-n-min", "N").env("LLAMA_ARG_SPEC_DRAFT_N_MIN").ignored(DRAFTS),
     unused_number("--spec-draft-p-min --draft-p-min", "P").env("LLAMA_ARG_SPEC_DRAFT_P_MIN").ignored(DRAFTS),
     unused_number("--spec-draft-p-split --draft-p-split", "P")
         .env("LLAMA_ARG_SPEC_DRAFT_P_SPLIT")
@@ -53,26 +88,18 @@ pub(super) static FLAGS: &[Flag] = &[
     unused_number("--cpu-strict-batch-draft --spec-draft-cpu-strict-batch", "0|1").ignored(DRAFTS),
     unused_number("--prio-batch-draft --spec-draft-prio-batch", "N").ignored(DRAFTS),
     unused_number("--poll-batch-draft --spec-draft-poll-batch", "0|1").ignored(DRAFTS),
-    unused_number("--spec-ngram-mod-n-min", "N").ignored(DRAFTS),
-    unused_number("--spec-ngram-mod-n-max", "N").ignored(DRAFTS),
-    unused_number("--spec-ngram-mod-n-match", "N").ignored(DRAFTS),
-    unused_number("--spec-ngram-simple-size-n", "N").ignored(DRAFTS),
-    unused_number("--spec-ngram-simple-size-m", "N").ignored(DRAFTS),
-    unused_number("--spec-ngram-simple-min-hits", "N").ignored(DRAFTS),
-    unused_number("--spec-ngram-map-k-size-n", "N").ignored(DRAFTS),
-    unused_number("--spec-ngram-map-k-size-m", "N").ignored(DRAFTS),
-    unused_number("--spec-ngram-map-k-min-hits", "N").ignored(DRAFTS),
-    unused_number("--spec-ngram-map-k4v-size-n", "N").ignored(DRAFTS),
-    unused_number("--spec-ngram-map-k4v-size-m", "N").ignored(DRAFTS),
-    unused_number("--spec-ngram-map-k4v-min-hits", "N").ignored(DRAFTS),
+    unused_number("--spec-ngram-mod-n-min", "N").ignored(ONE_INDEX),
+    unused_number("--spec-ngram-mod-n-max", "N").ignored(ONE_INDEX),
+    unused_number("--spec-ngram-mod-n-match", "N").ignored(ONE_INDEX),
+    unused_number("--spec-ngram-simple-min-hits --spec-ngram-min-hits", "N").ignored(HITS),
+    unused_number("--spec-ngram-map-k-size-n", "N").ignored(ONE_INDEX),
+    unused_number("--spec-ngram-map-k-size-m", "N").ignored(ONE_INDEX),
+    unused_number("--spec-ngram-map-k-min-hits", "N").ignored(ONE_INDEX),
+    unused_number("--spec-ngram-map-k4v-size-n", "N").ignored(ONE_INDEX),
+    unused_number("--spec-ngram-map-k4v-size-m", "N").ignored(ONE_INDEX),
+    unused_number("--spec-ngram-map-k4v-min-hits", "N").ignored(ONE_INDEX),
     unused_number("--spec-synth-len", "L").env("LLAMA_ARG_SPEC_SYNTH_LEN").ignored(DRAFTS),
     unused("--spec-synth-rates", "P,P,…").env("LLAMA_ARG_SPEC_SYNTH_RATES").ignored(DRAFTS),
-    bare("--spec-default").ignored(DRAFTS),
-    unused("-lcs --lookup-cache-static", "FILE").ignored(DRAFTS),
-    unused("-lcd --lookup-cache-dynamic", "FILE").ignored(DRAFTS),
-    unused_number("--draft --draft-n --draft-max", "N").env("LLAMA_ARG_DRAFT_MAX").ignored(N_MAX),
-    unused_number("--draft-min --draft-n-min", "N").env("LLAMA_ARG_DRAFT_MIN").ignored(N_MIN),
-    unused_number("--spec-ngram-size-n", "N").ignored(NGRAM),
-    unused_number("--spec-ngram-size-m", "N").ignored(NGRAM),
-    unused_number("--spec-ngram-min-hits", "N").ignored(NGRAM),
+    unused("-lcs --lookup-cache-static", "FILE").ignored(FILES),
+    unused("-lcd --lookup-cache-dynamic", "FILE").ignored(FILES),
 ];

@@ -1,0 +1,2 @@
+mod ngram;
+mod price;
