@@ -45,6 +45,7 @@ impl DeviceInfo {
             capability,
             processors: 3,
             memory: 1 << 30,
+            memory_rate: 0,
             l2: 1 << 20,
             shared_per_block: 227 << 10,
             shared_per_processor: 228 << 10,
