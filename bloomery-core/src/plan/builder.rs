@@ -249,6 +249,13 @@ impl EngineBuilder {
         self
     }
 
+    /// Most rows of a step whose missing experts the host computes: with more, they come to the card. Default: where that
+    /// begins to be faster, measured when the model is loaded, so that two engines may round the same text differently.
+    pub fn served_rows(mut self, rows: usize) -> Self {
+        self.split.served_rows = Some(rows);
+        self
+    }
+
     /// A file in which counts of chosen experts outlive the engine: read when it is loaded, if it is there, and written when it
     /// ends. Default: none.
     pub fn heat(mut self, path: impl Into<PathBuf>) -> Self {

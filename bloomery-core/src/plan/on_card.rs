@@ -113,6 +113,9 @@ impl Question<'_> {
             let mut enough = halves.take_while(|&rows| rows > STEP_ROWS);
             enough.find(|&rows| self.scratch(rows).0.0 <= most).unwrap_or(STEP_ROWS)
         });
+        // A layer that cannot come to the card is served whatever the rows, and the desk has places for so many.
+        let served = routed.layers.iter().any(|layer| layer.pool.is_none());
+        let step_rows = if served { step_rows.min(cuda::DESK_ROWS) } else { step_rows };
         let before = vec![term("dense weights", dense, String::new())];
         let mut after =
             vec![self.scratch_term(step_rows), term("ring", routed.least(), "at least".to_owned())];

@@ -53,6 +53,8 @@ pub(crate) struct SplitOptions {
     pub(crate) card_margin: Option<Bytes>,
     pub(crate) host_experts: HostExperts,
     pub(crate) residency: ResidencyMode,
+    /// Most rows of a step whose missing experts the host computes, unless that is measured.
+    pub(crate) served_rows: Option<usize>,
     /// Where counts of earlier runs are read from and written to.
     pub(crate) heat: Option<PathBuf>,
 }

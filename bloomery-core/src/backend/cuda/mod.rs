@@ -22,6 +22,7 @@ mod tilings;
 mod walk;
 mod watch;
 
+pub(crate) use hosted::DESK_ROWS;
 pub(crate) use sizes::Sizes;
 pub(crate) use support::{
     dense_bytes, expert_bytes, unsupported, unsupported_dense, unsupported_experts, weight_bytes,
@@ -92,8 +93,19 @@ impl CudaBackend {
             Some(split) => {
                 let cpu = Cpu::new(Pool::new(threads), isa, numerics);
                 let (gguf, mode) = (Arc::new(gguf), split_options.residency);
+                let served_rows = split_options.served_rows;
                 let heat = split_options.heat.map(|path| HeatFile { path, model: fingerprint });
-                let parts = Parts { split, program: &program, weights, gguf, cpu, step_rows, mode, heat };
+                let parts = Parts {
+                    split,
+                    program: &program,
+                    weights,
+                    gguf,
+                    cpu,
+                    step_rows,
+                    mode,
+                    served_rows,
+                    heat,
+                };
                 let mut hosted = Hosted::new(&device, &stream, parts)?;
                 hosted.fill(&mut stream)?;
                 Some(hosted)

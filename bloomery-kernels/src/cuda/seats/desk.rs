@@ -79,6 +79,14 @@ impl Desk {
     /// # Errors
     /// [`CudaError::Driver`].
     pub fn begin(&mut self, stream: &mut Stream, step: u32) -> Result<(), CudaError> {
+        if !self.begun {
+            // A kernel that collects looks at states before the offer has written them: none may be of this step. Zeros are.
+            for layer in 0..self.shape.layers {
+                let end = 1 + (layer + 1) * self.shape.states_len();
+                let states = self.words.slice(end - self.shape.rows..end)?;
+                stream.fill_words(&states.cast(), step.wrapping_sub(1))?;
+            }
+        }
         self.number(step);
         stream.fill_words(&self.words.slice(0..1)?.cast(), step)
     }

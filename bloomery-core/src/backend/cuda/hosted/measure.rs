@@ -10,6 +10,8 @@ use crate::error::LoadError;
 
 /// Most rows that the host serves where it has the choice.
 pub(super) const MOST_ROWS: usize = 512;
+/// Fewest rows that are streamed, less one: steps that decode a few streams stay graphs.
+const LEAST_ROWS: usize = 8;
 /// Bytes of the copy that is timed, at least: some milliseconds.
 const COPY_BYTES: u64 = 128 << 20;
 
@@ -75,9 +77,9 @@ pub(super) fn measure(
     }
     // Fewer rows touch fewer experts, while a stream brings all of them.
     let mut fewer = rows;
-    while fewer > 1 && time(fewer)? > streamed {
+    while fewer > LEAST_ROWS && time(fewer)? > streamed {
         fewer -= (rows / 16).max(1);
     }
-    measured.crossover = fewer.min(MOST_ROWS);
+    measured.crossover = fewer.clamp(LEAST_ROWS, MOST_ROWS);
     Ok(measured)
 }

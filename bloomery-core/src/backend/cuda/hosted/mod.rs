@@ -48,6 +48,9 @@ use server::Server;
 use stages::Layer;
 use waves::{Place, Waves};
 
+/// Most rows of a step that can be asked for at the desk.
+pub(crate) const DESK_ROWS: usize = 1024;
+
 /// See above.
 #[derive(Debug)]
 pub(super) struct Hosted {
@@ -62,6 +65,8 @@ pub(super) struct Hosted {
     /// Layers that can stream.
     places: Vec<Place>,
     measured: Measured,
+    /// In place of what is measured.
+    served_rows: Option<usize>,
     /// Layers that the host has served in the step under way, and their rows.
     served: Vec<(usize, usize)>,
     slot_count: usize,
@@ -88,6 +93,7 @@ pub(super) struct Parts<'a> {
     pub(super) cpu: Cpu,
     pub(super) step_rows: usize,
     pub(super) mode: ResidencyMode,
+    pub(super) served_rows: Option<usize>,
     pub(super) heat: Option<HeatFile>,
 }
 
@@ -102,7 +108,7 @@ pub(super) struct HeatFile {
 impl Hosted {
     /// Takes the card's memory for it. Experts come with [`fill`](Self::fill).
     pub(super) fn new(device: &Device, stream: &Stream, parts: Parts<'_>) -> Result<Self, LoadError> {
-        let Parts { mut split, program, weights, gguf, cpu, step_rows, mode, heat } = parts;
+        let Parts { mut split, program, weights, gguf, cpu, step_rows, mode, served_rows, heat } = parts;
         for layer in &mut split.layers {
             // A pool without any slots is none.
             layer.pool = layer.pool.filter(|pool| split.pools[*pool].slots + split.pools[*pool].ring > 0);
@@ -190,6 +196,7 @@ impl Hosted {
             waves: None,
             places,
             measured: Measured::default(),
+            served_rows: served_rows.map(|rows| rows.min(desk.rows)),
             served: Vec::new(),
             slot_count: split.pools.iter().map(|pool| pool.slots).sum(),
             step: 0,
@@ -214,6 +221,7 @@ impl Hosted {
         self.copier.stream.synchronize()?;
         self.measured =
             measure::measure(&mut self.server, &mut self.copier, &self.slots.pools, &self.places)?;
+        self.measured.crossover = self.served_rows.unwrap_or(self.measured.crossover);
         Ok(())
     }
 
