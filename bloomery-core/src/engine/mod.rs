@@ -7,6 +7,7 @@ mod step;
 
 pub use facts::Facts;
 pub(crate) use readout::Readout;
+pub(crate) use step::Watched;
 pub use step::{Logits, Turn};
 
 use std::hint::black_box;
@@ -59,6 +60,7 @@ pub(crate) struct Inner {
     max_sessions: usize,
     step_rows: usize,
     terms: Vec<Term>,
+    host_terms: Vec<Term>,
     placement: Placement,
     device: String,
     bytes_per_token: Bytes,
@@ -92,6 +94,7 @@ impl Engine {
         let bytes_per_token = plan.bytes_per_token();
         let fingerprint = fingerprint(&plan);
         let (model, context, terms) = (plan.def.clone(), plan.context, plan.terms.clone());
+        let host_terms = plan.host_terms.clone();
         let (max_sessions, step_rows) = (plan.sessions, plan.step_rows);
         let (placement, device) = (plan.placement, plan.device());
         let backend = backend(plan, fingerprint, cache.pool.capacity(), progress)?;
@@ -107,6 +110,7 @@ impl Engine {
                 max_sessions,
                 step_rows,
                 terms,
+                host_terms,
                 placement,
                 device,
                 bytes_per_token,
@@ -165,13 +169,20 @@ impl Engine {
         self.inner.step_rows
     }
 
-    /// What takes how much memory.
+    /// What takes how much memory of the model's device.
     #[must_use]
     pub fn terms(&self) -> &[Term] {
         &self.inner.terms
     }
 
-    /// Where weights and caches are.
+    /// What takes how much of host memory, where the model's device is a card.
+    #[must_use]
+    pub fn host_terms(&self) -> &[Term] {
+        &self.inner.host_terms
+    }
+
+    /// Where weights and caches are. Of [`Placement::Split`] it says which card; how many experts that card has, and what
+    /// running on two sides has come to, is [`traffic`](Self::traffic).
     #[must_use]
     pub fn placement(&self) -> Placement {
         self.inner.placement
@@ -191,7 +202,9 @@ impl Engine {
         Ok(self.inner.backend()?.graphs())
     }
 
-    /// Experts that are partly on the card and partly with the host, and what has travelled; none where all are on one side.
+    /// Experts that are partly on the card and partly with the host, and what has travelled; none where all are on one
+    /// side, which [`placement`](Self::placement) tells. Waits for a step under way:
+    /// [`Status::traffic`](crate::scheduler::Status::traffic) is the same after the last step of a scheduler, without waiting.
     ///
     /// # Errors
     /// [`EngineError::Poisoned`].

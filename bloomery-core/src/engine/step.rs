@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{Engine, Readout};
 use crate::backend::{Answer, Backend, Batch, Readback, RouteTrace, StageTime};
 use crate::error::EngineError;
+use crate::residency::Traffic;
 use crate::sampling::{Needs, TopLogits};
 use crate::session::Session;
 
@@ -126,22 +127,39 @@ struct Share {
     end: usize,
 }
 
+/// What travelled where experts are on two sides.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Watched {
+    /// For the turns of one call.
+    pub(crate) step: Traffic,
+    /// Since the engine's start.
+    pub(crate) sum: Traffic,
+}
+
 impl Engine {
     /// Runs the turns together: every step takes rows of all of them until all are done. A session appears once.
     /// When a turn is impossible (context full, unknown token) or there is no room for all of them, none is begun; when
     /// a step fails, all sessions are as they were.
     pub fn step(&self, turns: &mut [Turn<'_>]) -> Result<(), EngineError> {
+        self.watched_step(turns).map(|_| ())
+    }
+
+    /// The same, with what travelled meanwhile; none where all experts are on one side. Both looks are taken while the steps
+    /// have the backend, so that nobody else's steps are between them.
+    pub(crate) fn watched_step(&self, turns: &mut [Turn<'_>]) -> Result<Option<Watched>, EngineError> {
         for turn in turns.iter() {
             self.check(turn)?;
         }
         let mut backend = self.inner.backend()?;
         let before: Vec<usize> = turns.iter().map(|turn| turn.session.len()).collect();
         self.make_room(turns, backend.as_mut())?;
+        let traffic = backend.traffic();
         let mut done = vec![0; turns.len()];
         loop {
             let shares = self.shares(turns, &done);
             if shares.is_empty() {
-                return Ok(());
+                let watched = |(sum, before): (Traffic, Traffic)| Watched { step: sum.since(&before), sum };
+                return Ok(backend.traffic().zip(traffic).map(watched));
             }
             if let Err(error) = self.run(backend.as_mut(), turns, &before, &shares) {
                 let mut cache = self.inner.cache();

@@ -8,6 +8,7 @@ use bloomery_core::PrefixStats;
 use bloomery_core::scheduler::Counters;
 use hyper::StatusCode;
 
+use super::placement;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::http::Reply;
@@ -30,6 +31,9 @@ pub(super) fn metrics(app: &App) -> Result<Reply, ApiError> {
     let per_step = ratio(now.busy_slots as f64, now.steps as f64);
     page.gauge("n_busy_slots_per_decode", "Slots that take part in a step, on average", per_step);
     cache(&mut page, &app.engine.prefix_stats());
+    if let Some(traffic) = &status.traffic {
+        page.0.push_str(&placement::metrics(traffic));
+    }
     let started = app.started.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let reply = Reply::whole(StatusCode::OK, "text/plain; version=0.0.4", page.0);
     Ok(reply.with_header("Process-Start-Time-Unix", started.to_string()))

@@ -20,6 +20,7 @@ pub(super) fn progress(prompt: usize, generated: usize) -> Progress {
         prompt_time: time(prompt as u64),
         generated,
         generate_time: time(generated as u64),
+        ..Progress::default()
     }
 }
 
