@@ -6,15 +6,15 @@ use std::time::Duration;
 use bloomery_core::{Engine, Term, Traffic};
 use serde_json::{Value, json};
 
-/// `placement` of the timings: what the steps of one job did. Every value is finite and at least 0.
+/// `placement` of the timings: what the steps of one job did. Every value is finite and at least 0; there is no hit rate
+/// where no row decoded.
 pub(super) fn of_steps(traffic: &Traffic) -> Value {
-    json!({
+    let mut placement = json!({
         "device": device(traffic),
         "slots": traffic.slots,
         "experts": traffic.experts,
         "choices_n": traffic.chosen,
         "hits_n": traffic.on_card,
-        "hit_rate": traffic.hit_rate(),
         "host_bytes": traffic.host_read.0,
         "host_ms": milliseconds(traffic.host_time),
         "wait_ms": milliseconds(traffic.wait_time),
@@ -22,7 +22,11 @@ pub(super) fn of_steps(traffic: &Traffic) -> Value {
         "moves_n": traffic.moves,
         "served_n": traffic.served_steps,
         "streamed_n": traffic.streamed_steps,
-    })
+    });
+    if traffic.chosen > 0 {
+        placement["hit_rate"] = json!(traffic.hit_rate());
+    }
+    placement
 }
 
 /// `placement` of the props: the plan's terms, and with `traffic` what was found out at the start.
