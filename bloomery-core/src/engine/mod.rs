@@ -7,7 +7,6 @@ mod step;
 
 pub use facts::Facts;
 pub(crate) use readout::Readout;
-pub(crate) use step::Watched;
 pub use step::{Logits, Turn};
 
 use std::hint::black_box;
@@ -169,7 +168,7 @@ impl Engine {
         self.inner.step_rows
     }
 
-    /// What takes how much memory of the model's device.
+    /// What takes how much memory.
     #[must_use]
     pub fn terms(&self) -> &[Term] {
         &self.inner.terms

@@ -35,6 +35,16 @@ pub struct Turn<'a> {
     readout: Readout,
     routes: RouteTrace,
     stages: Vec<StageTime>,
+    travelled: Option<Travelled>,
+}
+
+/// What travelled where experts are on two sides.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Travelled {
+    /// In the steps of one call.
+    pub(crate) steps: Traffic,
+    /// Since the engine's start.
+    pub(crate) all: Traffic,
 }
 
 impl<'a> Turn<'a> {
@@ -51,6 +61,7 @@ impl<'a> Turn<'a> {
             readout: Readout::None,
             routes: RouteTrace::default(),
             stages: Vec::new(),
+            travelled: None,
         }
     }
 
@@ -83,6 +94,16 @@ impl<'a> Turn<'a> {
     #[must_use]
     pub fn stages(&self) -> &[StageTime] {
         &self.stages
+    }
+
+    /// What its steps have done where [experts are on two sides](Engine::traffic). Rows of other turns are part of it.
+    #[must_use]
+    pub fn traffic(&self) -> Option<Traffic> {
+        self.travelled.map(|travelled| travelled.steps)
+    }
+
+    pub(crate) fn travelled(&self) -> Option<Travelled> {
+        self.travelled
     }
 
     /// The largest logits after the last token, where no more than those came back.
@@ -127,26 +148,11 @@ struct Share {
     end: usize,
 }
 
-/// What travelled where experts are on two sides.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Watched {
-    /// For the turns of one call.
-    pub(crate) step: Traffic,
-    /// Since the engine's start.
-    pub(crate) sum: Traffic,
-}
-
 impl Engine {
     /// Runs the turns together: every step takes rows of all of them until all are done. A session appears once.
     /// When a turn is impossible (context full, unknown token) or there is no room for all of them, none is begun; when
     /// a step fails, all sessions are as they were.
     pub fn step(&self, turns: &mut [Turn<'_>]) -> Result<(), EngineError> {
-        self.watched_step(turns).map(|_| ())
-    }
-
-    /// The same, with what travelled meanwhile; none where all experts are on one side. Both looks are taken while the steps
-    /// have the backend, so that nobody else's steps are between them.
-    pub(crate) fn watched_step(&self, turns: &mut [Turn<'_>]) -> Result<Option<Watched>, EngineError> {
         for turn in turns.iter() {
             self.check(turn)?;
         }
@@ -158,8 +164,13 @@ impl Engine {
         loop {
             let shares = self.shares(turns, &done);
             if shares.is_empty() {
-                let watched = |(sum, before): (Traffic, Traffic)| Watched { step: sum.since(&before), sum };
-                return Ok(backend.traffic().zip(traffic).map(watched));
+                // Both looks are taken by who has the backend, so that nobody else's steps are between them.
+                let travelled = backend
+                    .traffic()
+                    .zip(traffic)
+                    .map(|(all, before)| Travelled { steps: all.since(&before), all });
+                turns.iter_mut().for_each(|turn| turn.travelled = travelled);
+                return Ok(());
             }
             if let Err(error) = self.run(backend.as_mut(), turns, &before, &shares) {
                 let mut cache = self.inner.cache();

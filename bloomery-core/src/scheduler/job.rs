@@ -128,6 +128,13 @@ pub struct Progress {
     pub generate_time: Duration,
 }
 
+impl Progress {
+    /// Adds what a step did.
+    pub(super) fn add(&mut self, step: &Traffic) {
+        self.traffic = Some(self.traffic.map_or(*step, |earlier| step.after(&earlier)));
+    }
+}
+
 /// A generated token.
 #[derive(Debug, Clone)]
 #[non_exhaustive]

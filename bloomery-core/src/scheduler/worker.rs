@@ -11,7 +11,7 @@ use super::pace::Pace;
 use super::run::Run;
 use super::slot::Slot;
 use super::status::Status;
-use crate::engine::{Engine, Readout, Turn, Watched};
+use crate::engine::{Engine, Readout, Turn};
 use crate::error::EngineError;
 
 /// How often readers are looked at while all jobs wait for them. A full sink holds tens of tokens, so its reader does not
@@ -292,25 +292,23 @@ impl Worker {
             turns.iter().enumerate().filter_map(|(id, turn)| turn.as_ref().map(|_| id)).collect();
         let mut active: Vec<Turn<'_>> = turns.iter_mut().filter_map(Option::take).collect();
         let start = Instant::now();
-        let result = self.engine.watched_step(&mut active);
+        let result = self.engine.step(&mut active);
         let time = start.elapsed();
+        let travelled = active.first().and_then(Turn::travelled);
         let mut by_slot = vec![Readout::None; rows.len()];
         for (id, turn) in order.into_iter().zip(active) {
             by_slot[id] = turn.into_readout();
         }
         let readouts = shares.iter().map(|share| std::mem::take(&mut by_slot[share.slot])).collect();
-        (result.map(|watched| self.travelled(shares, watched)).map(|()| readouts), time)
-    }
-
-    /// Takes in what a step did where experts are on two sides.
-    fn travelled(&mut self, shares: &[Share], watched: Option<Watched>) {
-        let Some(Watched { step, sum }) = watched else { return };
-        for share in shares {
-            if let Some(run) = &mut self.slots[share.slot].run {
-                run.progress.traffic = Some(run.progress.traffic.map_or(step, |sofar| step.after(&sofar)));
+        if let Some(travelled) = travelled {
+            for share in shares {
+                if let Some(run) = &mut self.slots[share.slot].run {
+                    run.progress.add(&travelled.steps);
+                }
             }
+            self.status().traffic = Some(travelled.all);
         }
-        self.status().traffic = Some(sum);
+        (result.map(|()| readouts), time)
     }
 
     fn advance(&mut self, share: &Share, readout: &Readout) {
