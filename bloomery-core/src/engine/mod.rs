@@ -60,6 +60,7 @@ pub(crate) struct Inner {
     max_sessions: usize,
     step_rows: usize,
     terms: Vec<Term>,
+    host_terms: Vec<Term>,
     placement: Placement,
     device: String,
     bytes_per_token: Bytes,
@@ -95,6 +96,7 @@ impl Engine {
         let bytes_per_token = plan.bytes_per_token();
         let fingerprint = fingerprint(&plan);
         let (model, context, terms) = (plan.def.clone(), plan.context, plan.terms.clone());
+        let host_terms = plan.host_terms.clone();
         let (max_sessions, step_rows) = (plan.sessions, plan.step_rows);
         let (placement, device) = (plan.placement, plan.device());
         // The first step of a shape loads kernels on a card, the second captures a graph.
@@ -112,6 +114,7 @@ impl Engine {
                 max_sessions,
                 step_rows,
                 terms,
+                host_terms,
                 placement,
                 device,
                 bytes_per_token,
@@ -177,7 +180,14 @@ impl Engine {
         &self.inner.terms
     }
 
-    /// Where weights and caches are.
+    /// What takes how much of host memory, where the model's device is a card.
+    #[must_use]
+    pub fn host_terms(&self) -> &[Term] {
+        &self.inner.host_terms
+    }
+
+    /// Where weights and caches are. Of [`Placement::Split`] it says which card; how many experts that card has, and what
+    /// running on two sides has come to, is [`traffic`](Self::traffic).
     #[must_use]
     pub fn placement(&self) -> Placement {
         self.inner.placement
@@ -197,7 +207,9 @@ impl Engine {
         Ok(self.inner.backend()?.graphs())
     }
 
-    /// Experts that are partly on the card and partly with the host, and what has travelled; none where all are on one side.
+    /// Experts that are partly on the card and partly with the host, and what has travelled; none where all are on one
+    /// side, which [`placement`](Self::placement) tells. Waits for a step under way:
+    /// [`Status::traffic`](crate::scheduler::Status::traffic) is the same after the last step of a scheduler, without waiting.
     ///
     /// # Errors
     /// [`EngineError::Poisoned`].

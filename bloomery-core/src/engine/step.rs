@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{Engine, Readout};
 use crate::backend::{Answer, Backend, Batch, Readback, RouteTrace, StageTime};
 use crate::error::EngineError;
+use crate::residency::Traffic;
 use crate::sampling::{Needs, TopLogits};
 use crate::session::Session;
 
@@ -34,6 +35,16 @@ pub struct Turn<'a> {
     readout: Readout,
     routes: RouteTrace,
     stages: Vec<StageTime>,
+    travelled: Option<Travelled>,
+}
+
+/// What travelled where experts are on two sides.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Travelled {
+    /// In the steps of one call.
+    pub(crate) steps: Traffic,
+    /// Since the engine's start.
+    pub(crate) all: Traffic,
 }
 
 impl<'a> Turn<'a> {
@@ -50,6 +61,7 @@ impl<'a> Turn<'a> {
             readout: Readout::None,
             routes: RouteTrace::default(),
             stages: Vec::new(),
+            travelled: None,
         }
     }
 
@@ -82,6 +94,16 @@ impl<'a> Turn<'a> {
     #[must_use]
     pub fn stages(&self) -> &[StageTime] {
         &self.stages
+    }
+
+    /// What its steps have done where [experts are on two sides](Engine::traffic). Rows of other turns are part of it.
+    #[must_use]
+    pub fn traffic(&self) -> Option<Traffic> {
+        self.travelled.map(|travelled| travelled.steps)
+    }
+
+    pub(crate) fn travelled(&self) -> Option<Travelled> {
+        self.travelled
     }
 
     /// The largest logits after the last token, where no more than those came back.
@@ -138,10 +160,17 @@ impl Engine {
         let mut backend = self.inner.backend()?;
         let before: Vec<usize> = turns.iter().map(|turn| turn.session.len()).collect();
         self.make_room(turns, backend.as_mut())?;
+        let traffic = backend.traffic();
         let mut done = vec![0; turns.len()];
         loop {
             let shares = self.shares(turns, &done);
             if shares.is_empty() {
+                // Both looks are taken by who has the backend, so that nobody else's steps are between them.
+                let travelled = backend
+                    .traffic()
+                    .zip(traffic)
+                    .map(|(all, before)| Travelled { steps: all.since(&before), all });
+                turns.iter_mut().for_each(|turn| turn.travelled = travelled);
                 return Ok(());
             }
             if let Err(error) = self.run(backend.as_mut(), turns, &before, &shares) {

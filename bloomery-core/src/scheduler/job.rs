@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::constrain::Constraint;
 use crate::error::EngineError;
 use crate::generate::{Params, StopReason};
+use crate::residency::Traffic;
 use crate::sampling::Sampled;
 
 /// One request for tokens.
@@ -110,7 +111,7 @@ pub enum Event {
 }
 
 /// How far a job is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Progress {
     /// Prompt tokens that were known already.
     pub cached: usize,
@@ -118,6 +119,9 @@ pub struct Progress {
     pub prompt: usize,
     /// From the start in a slot to the first token, or until now.
     pub prompt_time: Duration,
+    /// What the steps of the job have done where [experts are on two sides](crate::Engine::traffic). Rows of other jobs in
+    /// these steps are part of it.
+    pub traffic: Option<Traffic>,
     /// Tokens generated.
     pub generated: usize,
     /// Since the first token.
@@ -126,6 +130,13 @@ pub struct Progress {
     pub drafted: usize,
     /// Those that were right.
     pub accepted: usize,
+}
+
+impl Progress {
+    /// Adds what a step did.
+    pub(super) fn add(&mut self, step: &Traffic) {
+        self.traffic = Some(self.traffic.map_or(*step, |earlier| step.after(&earlier)));
+    }
 }
 
 /// A generated token.

@@ -32,6 +32,8 @@ mod pace;
 mod run;
 mod slot;
 mod status;
+#[cfg(test)]
+mod tests;
 mod worker;
 
 pub use job::{Event, Job, Outcome, Pooling, Progress, Sink, SinkState, Token};
@@ -88,14 +90,15 @@ impl Scheduler {
     ///
     /// # Errors
     /// [`EngineError::TooManySessions`] for more slots than the engine has sessions, [`EngineError::Stopped`] where no
-    /// thread can be started.
+    /// thread can be started, [`EngineError::Poisoned`].
     pub fn new(engine: Engine, options: SchedulerOptions) -> Result<Self, EngineError> {
         let limit = engine.max_sessions();
         if options.slots > limit || options.slots == 0 {
             return Err(EngineError::TooManySessions { limit });
         }
         let slots = vec![SlotStatus::default(); options.slots];
-        let status = Arc::new(Mutex::new(Status { slots, ..Status::default() }));
+        let traffic = engine.traffic()?;
+        let status = Arc::new(Mutex::new(Status { slots, traffic, ..Status::default() }));
         let (commands, receiver) = mpsc::channel();
         let worker = Worker::new(engine.clone(), options.slots, Arc::clone(&status));
         let gone = Gone(Arc::clone(&status));

@@ -18,6 +18,8 @@ pub struct Status {
     pub waiting: usize,
     /// Sums since the start.
     pub counters: Counters,
+    /// What has travelled since the engine's start, where [experts are on two sides](crate::Engine::traffic).
+    pub traffic: Option<crate::residency::Traffic>,
     /// Why no job can run any more.
     pub failure: Option<String>,
 }

@@ -342,11 +342,20 @@ impl Worker {
         let start = Instant::now();
         let result = self.engine.step(&mut active);
         let time = start.elapsed();
+        let travelled = active.first().and_then(Turn::travelled);
         let mut by_slot = vec![Readout::None; rows.len()];
         for (id, turn) in order.into_iter().zip(active) {
             by_slot[id] = turn.into_readout();
         }
         let readouts = shares.iter().map(|share| std::mem::take(&mut by_slot[share.slot])).collect();
+        if let Some(travelled) = travelled {
+            for share in shares {
+                if let Some(run) = &mut self.slots[share.slot].run {
+                    run.progress.add(&travelled.steps);
+                }
+            }
+            self.status().traffic = Some(travelled.all);
+        }
         (result.map(|()| readouts), time)
     }
 

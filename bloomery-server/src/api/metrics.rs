@@ -5,9 +5,10 @@ use std::sync::PoisonError;
 use std::time::{Duration, UNIX_EPOCH};
 
 use bloomery_core::PrefixStats;
-use bloomery_core::scheduler::Counters;
+use bloomery_core::scheduler::{Counters, Status};
 use hyper::StatusCode;
 
+use super::placement;
 use crate::app::App;
 use crate::error::ApiError;
 use crate::http::Reply;
@@ -20,19 +21,30 @@ pub(super) fn metrics(app: &App) -> Result<Reply, ApiError> {
         ));
     }
     let status = app.scheduler.status();
-    let now = status.counters;
-    let before = std::mem::replace(&mut *app.scraped.lock().unwrap_or_else(PoisonError::into_inner), now);
+    let mut scraped = app.scraped.lock().unwrap_or_else(PoisonError::into_inner);
+    let before = std::mem::replace(&mut *scraped, status.counters);
+    drop(scraped);
+    let page = page(&status, &before, &app.engine.prefix_stats());
+    let started = app.started.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let reply = Reply::whole(StatusCode::OK, "text/plain; version=0.0.4", page);
+    Ok(reply.with_header("Process-Start-Time-Unix", started.to_string()))
+}
+
+/// The text; `before` is what the counters were the last time.
+pub(super) fn page(status: &Status, before: &Counters, prefixes: &PrefixStats) -> String {
+    let now = &status.counters;
     let mut page = Page(String::with_capacity(4096));
-    counters(&mut page, &now);
-    gauges(&mut page, &now, &before);
+    counters(&mut page, now);
+    gauges(&mut page, now, before);
     page.gauge("requests_processing", "Requests that run in a slot", status.busy());
     page.gauge("requests_deferred", "Requests that wait for a slot", status.waiting);
     let per_step = ratio(now.busy_slots as f64, now.steps as f64);
     page.gauge("n_busy_slots_per_decode", "Slots that take part in a step, on average", per_step);
-    cache(&mut page, &app.engine.prefix_stats());
-    let started = app.started.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let reply = Reply::whole(StatusCode::OK, "text/plain; version=0.0.4", page.0);
-    Ok(reply.with_header("Process-Start-Time-Unix", started.to_string()))
+    cache(&mut page, prefixes);
+    if let Some(traffic) = &status.traffic {
+        page.0.push_str(&placement::metrics(traffic));
+    }
+    page.0
 }
 
 fn counters(page: &mut Page, now: &Counters) {

@@ -23,6 +23,7 @@ mod native;
 mod openai;
 mod outlet;
 mod pipeline;
+mod placement;
 mod probs;
 mod prompt;
 mod props;

@@ -8,6 +8,7 @@ use super::caps::caps;
 use super::file_type::file_type;
 use super::generation::Generation;
 use super::ids;
+use super::placement;
 use super::prompt::off_thread;
 use super::settings::{ChatSettings, Form};
 use crate::app::App;
@@ -43,6 +44,7 @@ pub(super) async fn props(app: &Arc<App>) -> Result<Reply, ApiError> {
     set("model_ftype", json!(file_type(app.engine.facts().file_type)));
     set("model_path", json!(options.model_path));
     set("device", json!(app.engine.device()));
+    set("placement", placement::of_engine(&app.engine, app.scheduler.status().traffic.as_ref()));
     set("modalities", json!({"vision": false, "video": false, "audio": false}));
     set("media_marker", json!("<__media__>"));
     set("endpoint_slots", json!(options.slots));

@@ -5,8 +5,18 @@ use std::time::Duration;
 use bloomery_core::scheduler::Progress;
 use serde_json::{Value, json};
 
+use super::placement;
+
 /// The `timings` object. Every value is finite and at least 0.
 pub(crate) fn timings(progress: &Progress) -> Value {
+    let mut timings = speed(progress);
+    if let Some(traffic) = &progress.traffic {
+        timings["placement"] = placement::of_steps(traffic);
+    }
+    timings
+}
+
+fn speed(progress: &Progress) -> Value {
     let (prompt_ms, prompt_token_ms, prompt_rate) = rates(progress.prompt_time, progress.prompt);
     // The first token comes with the prompt, so the time is that of the others.
     let steps = progress.generated.saturating_sub(1);

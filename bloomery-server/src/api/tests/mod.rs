@@ -3,6 +3,7 @@
 mod completions;
 mod introspection;
 mod native;
+mod placement;
 mod rest;
 mod slots;
 

@@ -381,6 +381,7 @@ impl Hosted {
     pub(super) fn traffic(&self) -> Traffic {
         let Stats { chosen, on_card, moves, .. } = self.residency.stats();
         Traffic {
+            card: self.copier.stream.device().info().ordinal,
             experts: self.slots.layers.iter().map(|layer| layer.experts).sum(),
             slots: self.slot_count,
             chosen,
