@@ -3,10 +3,12 @@
 mod constrain;
 mod facts;
 mod readout;
+mod rebalance;
 mod step;
 
 pub use facts::Facts;
 pub(crate) use readout::Readout;
+pub use rebalance::Rebalanced;
 pub use step::{Logits, Turn};
 
 use std::hint::black_box;
