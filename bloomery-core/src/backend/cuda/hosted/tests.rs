@@ -1,5 +1,7 @@
 //! Experts on both sides of a card, against the CPU and against themselves. Without a card, every test says so and ends.
 
+mod rebalance;
+
 use std::sync::{Mutex, PoisonError};
 
 use bloomery_kernels::cuda::Pack;
