@@ -167,7 +167,7 @@ impl Engine {
         self.inner.step_rows
     }
 
-    /// What takes how much memory.
+    /// What takes how much memory, as it was planned: [`rebalance`](Self::rebalance) moves some of it.
     #[must_use]
     pub fn terms(&self) -> &[Term] {
         &self.inner.terms

@@ -179,8 +179,8 @@ fn steps_go_on_while_the_pool_changes() {
 #[test]
 fn slots_have_their_experts_after_every_change_and_go_on_moving() {
     with_card(|cards| {
-        let plan = tight(cards, ResidencyMode::Adaptive);
-        let mut some = CudaBackend::load(plan, (0, 0), POOL / 64, |_| {}).unwrap();
+        let tight = tight(cards, ResidencyMode::Adaptive);
+        let mut some = CudaBackend::load(tight, (0, 0), POOL / 64, |_| {}).unwrap();
         let mut cpu = CpuBackend::new(plan(cards, Placement::Cpu), PAGES).unwrap();
         let rules = Rules { margin: 0, moves: 6, delay: 2, ..Rules::default() };
         some.hosted.as_mut().unwrap().residency.set_rules(rules);
