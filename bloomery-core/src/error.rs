@@ -240,6 +240,27 @@ pub enum EngineError {
         /// Pages of the pool.
         total: usize,
     },
+    /// The pool was to change its size, and there are no experts that could give or take memory.
+    #[error(
+        "the pool has the size it was planned with: only where a card has a part of the experts it can change"
+    )]
+    NotSplit,
+    /// The pool was to be smaller than what sessions hold of it.
+    #[error("the cache cannot have {wanted} positions: sessions hold positions up to {held} of it")]
+    PoolInUse {
+        /// Positions asked for.
+        wanted: usize,
+        /// Positions up to the last page that a session has.
+        held: usize,
+    },
+    /// The pool was to be larger than the card's memory allows.
+    #[error("the cache cannot have {wanted} positions: {most} are possible, without a slot for experts then")]
+    PoolTooLarge {
+        /// Positions asked for.
+        wanted: usize,
+        /// Most that are possible.
+        most: usize,
+    },
     /// A token id outside the vocabulary.
     #[error("token id {id} is outside the vocabulary of {vocab}")]
     UnknownToken {
@@ -327,7 +348,7 @@ pub enum EngineError {
         /// What went wrong.
         why: String,
     },
-    /// A step panicked earlier; the engine's caches are not to be trusted.
+    /// A step, or a change of the pool's size, failed in the middle earlier; the engine's caches are not to be trusted.
     #[error("an earlier step failed in the middle; load the model again")]
     Poisoned,
 }

@@ -161,3 +161,14 @@ fn snapshots_of_another_model_are_refused() {
     let snapshot = session.snapshot().unwrap();
     assert!(matches!(b.session().unwrap().restore(&snapshot), Err(EngineError::BadSnapshot { .. })));
 }
+
+#[test]
+fn a_model_on_one_device_has_no_memory_to_divide() {
+    let engine = Engine::builder(ModelSource::demo()).context(Context::Tokens(64)).plan().unwrap();
+    let engine = engine.load(|_| {}).unwrap();
+    for tokens in [0, 64, 1 << 30, usize::MAX] {
+        let refused = engine.rebalance(tokens).unwrap_err();
+        assert!(matches!(refused, EngineError::NotSplit), "{refused}");
+    }
+    assert_eq!(engine.prefix_stats().total_pages, 1);
+}

@@ -115,6 +115,18 @@ pub(crate) trait Backend: Send {
     /// Bytes of one page over all caches.
     fn page_bytes(&self) -> usize;
 
+    /// Most pages that [`rebalance`](Self::rebalance) can give; none, if there is nothing to take memory from.
+    fn most_pages(&self) -> Option<usize> {
+        None
+    }
+
+    /// Has caches of `pages` pages from now on, and as many slots for experts as then fit. What is in pages stays; those beyond
+    /// the new end must be free. Returns how many there are now: fewer, where the device has less memory than it had.
+    fn rebalance(&mut self, pages: usize) -> Result<usize, EngineError> {
+        let _ = pages;
+        Err(EngineError::NotSplit)
+    }
+
     /// Experts that are on two sides, and what has travelled.
     fn traffic(&self) -> Option<Traffic> {
         None

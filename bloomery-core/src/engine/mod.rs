@@ -3,10 +3,12 @@
 mod constrain;
 mod facts;
 mod readout;
+mod rebalance;
 mod step;
 
 pub use facts::Facts;
 pub(crate) use readout::Readout;
+pub use rebalance::Rebalanced;
 pub use step::{Logits, Turn};
 
 use std::hint::black_box;
@@ -174,7 +176,7 @@ impl Engine {
         self.inner.step_rows
     }
 
-    /// What takes how much memory.
+    /// What takes how much memory, as it was planned: [`rebalance`](Self::rebalance) moves some of it.
     #[must_use]
     pub fn terms(&self) -> &[Term] {
         &self.inner.terms

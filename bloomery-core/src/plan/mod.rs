@@ -164,6 +164,13 @@ impl Plan {
         self.threads
     }
 
+    /// What caches and slots of experts have together, where experts are on two sides.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn shared(&self) -> Bytes {
+        let others = self.terms.iter().filter(|term| !["KV cache", "expert slots"].contains(&term.what));
+        self.available.saturating_sub(others.map(|term| term.bytes).sum())
+    }
+
     /// Bytes of weights that one token reads when it is alone in a step.
     #[must_use]
     pub fn bytes_per_token(&self) -> Bytes {

@@ -1,5 +1,7 @@
 //! A model on a card, with all of its experts or with a part of them.
 
+use bloomery_kernels::cuda::DeskShape;
+
 use super::cards::{Card, CardFacts};
 use super::choose::{Choice, Question, STEP_ROWS};
 use super::experts::RoutedLayer;
@@ -25,8 +27,6 @@ const SPLIT_STEP_ROWS: usize = 4096;
 const SPLIT_SCRATCH_SHARE: u64 = 8;
 /// A context that was not asked for takes a quarter of what a split could have of experts.
 const SPLIT_CONTEXT_SHARE: u64 = 4;
-/// Rows of the steps in which card and CPU share the experts.
-const DESK_ROWS: usize = 32;
 
 impl Question<'_> {
     pub(super) fn is_routed(&self) -> bool {
@@ -127,7 +127,7 @@ impl Question<'_> {
         let split = routed.spread(facts.free.saturating_sub(others));
         let at = fit.terms.iter().position(|term| term.what == "ring").unwrap_or(fit.terms.len());
         fit.terms.splice(at..=at, routed.terms(&split));
-        let mut host_terms = vec![self.file_term(), self.desk_term(&routed)];
+        let mut host_terms = vec![self.file_term(), self.desk_term(&routed, step_rows)];
         host_terms.extend(self.parked());
         self.host_room().check(&host_terms)?;
         let available = facts.free;
@@ -212,11 +212,16 @@ impl Question<'_> {
         Room { device, free: facts.free, holders: facts.holders.clone() }
     }
 
-    /// Where card and CPU exchange rows: of every layer the choices, and one row each way.
-    fn desk_term(&self, routed: &Routed) -> Term {
-        let words =
-            routed.layers.len() * (2 * DESK_ROWS * routed.used + 64) + 2 * DESK_ROWS * self.def.hidden;
-        term("desk", Bytes::of(words, 4), format!("steps of up to {DESK_ROWS} rows"))
+    /// Host memory where the card asks for experts that it has no slot for, in steps of up to `step_rows` rows.
+    fn desk_term(&self, routed: &Routed, step_rows: usize) -> Term {
+        let widest = self.def.hidden;
+        let (layers, used) = (routed.layers.len(), routed.used);
+        let rows = match routed.layers.iter().all(|layer| layer.pool.is_some()) {
+            true => step_rows.min(cuda::MOST_SERVED_ROWS),
+            false => step_rows,
+        };
+        let shape = DeskShape { layers, rows, used, cols: widest, outputs: widest };
+        term("desk", Bytes(shape.bytes() as u64), format!("steps of up to {rows} rows"))
     }
 }
 

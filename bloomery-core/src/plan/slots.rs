@@ -113,14 +113,42 @@ impl Routed {
         let slots: usize = split.pools.iter().map(|pool| pool.slots).sum();
         let layers: usize = self.shapes.iter().map(|shape| shape.layers).sum();
         let each = if layers == 0 { 0.0 } else { slots as f64 / layers as f64 };
-        let held = split.pools.iter().map(|pool| Bytes(pool.slots as u64 * pool.expert.0)).sum();
-        let rings = split.pools.iter().map(|pool| Bytes(pool.ring as u64 * pool.expert.0)).sum();
+        let (held, rings) = (split.slot_bytes(), split.ring_bytes());
         let ring = |pool: &SlotPool| format!("{} of {}", pool.ring, pool.expert);
         let term = |what, bytes, detail| Term { what, bytes, detail };
         [
             term("expert slots", held, format!("{slots} of {} experts, {each:.1} a layer", self.experts)),
             term("ring", rings, split.pools.iter().map(ring).collect::<Vec<_>>().join(", ")),
         ]
+    }
+}
+
+impl Split {
+    /// The same with so much memory for slots, while rings stay. `experts` are those of every layer.
+    pub(crate) fn resized(&self, experts: &[usize], memory: Bytes) -> Self {
+        let empty = |pool: &SlotPool| Shape { expert: pool.expert, experts: 0, layers: 0, residents: 0 };
+        let mut shapes: Vec<Shape> = self.pools.iter().map(empty).collect();
+        for (layer, &count) in self.layers.iter().zip(experts) {
+            let Some(shape) = layer.pool.map(|pool| &mut shapes[pool]) else { continue };
+            shape.experts = shape.experts.max(count);
+            if layer.resident {
+                shape.layers += 1;
+                shape.residents += count;
+            }
+        }
+        let routed = Routed { shapes, layers: Vec::new(), experts: 0, used: 1 };
+        let slots = self.pools.iter().zip(routed.even(memory.0));
+        Self { pools: slots.map(|(pool, slots)| SlotPool { slots, ..*pool }).collect(), ..self.clone() }
+    }
+
+    /// What slots take of the card.
+    pub(crate) fn slot_bytes(&self) -> Bytes {
+        self.pools.iter().map(|pool| Bytes::of(pool.slots, pool.expert.0 as usize)).sum()
+    }
+
+    /// What rings take of the card.
+    pub(crate) fn ring_bytes(&self) -> Bytes {
+        self.pools.iter().map(|pool| Bytes::of(pool.ring, pool.expert.0 as usize)).sum()
     }
 }
 
@@ -178,6 +206,31 @@ mod tests {
         assert_eq!(large.spread(Bytes(10_000 * MB)).pools[0].ring, 16);
         let few = routed(&[shape(1, 4, 2)]);
         assert_eq!(few.spread(Bytes(1000 * MB)).pools[0], SlotPool { slots: 8, ring: 8, expert: Bytes(MB) });
+    }
+
+    #[test]
+    fn slots_take_what_they_are_given_and_rings_stay() {
+        let layers = |resident: [bool; 4]| {
+            resident
+                .iter()
+                .enumerate()
+                .map(|(i, &resident)| LayerSplit { pool: Some(i % 2), resident })
+                .collect()
+        };
+        let pools = [3, 4].map(|size| SlotPool { slots: 9, ring: 16, expert: Bytes(size * MB) }).to_vec();
+        let split = Split { pools, layers: layers([true; 4]) };
+        let slots = |split: &Split, megabytes: u64| {
+            let split = split.resized(&[128; 4], Bytes(megabytes * MB));
+            assert!(split.slot_bytes() <= Bytes(megabytes * MB));
+            assert_eq!(split.ring_bytes(), Bytes(16 * 7 * MB));
+            [split.pools[0].slots, split.pools[1].slots]
+        };
+        assert_eq!(slots(&split, 0), [0, 0]);
+        assert_eq!(slots(&split, 140), [20, 20]);
+        assert_eq!(slots(&split, 149), [22, 20], "what is left is for the lowest pool");
+        assert_eq!(slots(&split, 10_000), [256, 256], "all of them");
+        let half = Split { layers: layers([true, true, false, true]), ..split };
+        assert_eq!(slots(&half, 10_000), [128, 256]);
     }
 
     #[test]

@@ -65,6 +65,19 @@ impl PrefixCache {
         }
     }
 
+    /// Has no more than `pages` pages from now on. Prefixes that no sequence has move together; those that find no room leave the
+    /// pool. Returns how many; the error is how many pages sequences need.
+    pub(crate) fn shrink(&mut self, pages: u32, backend: &mut dyn Backend) -> Result<u64, usize> {
+        let (most, held, before) = (pages as usize, self.pool.held(), self.tree.stats().evicted);
+        let surplus = self.pool.capacity().saturating_sub(most);
+        if held > most || !self.tree.make_room(surplus, &mut self.pool, backend) {
+            return Err(held);
+        }
+        self.tree.move_below(pages, &mut self.pool, backend);
+        self.pool.resize(pages);
+        Ok(self.tree.stats().evicted - before)
+    }
+
     /// Lets the tree have all of `state`.
     pub(crate) fn publish(&mut self, state: &mut SequenceState) {
         self.tree.insert(state, &mut self.pool);

@@ -32,6 +32,19 @@ impl PrefixTree {
         true
     }
 
+    /// Moves pages that no sequence has below `end`, where as many are free.
+    pub(super) fn move_below(&mut self, end: PageId, pool: &mut PagePool, backend: &mut dyn Backend) {
+        let above = self.nodes.iter().filter_map(|(id, node)| match node.place {
+            Place::Resident(page) if page >= end && pool.is_idle(page) => Some((id, page)),
+            _ => None,
+        });
+        for (node, from) in above.collect::<Vec<_>>() {
+            let Some(to) = pool.renumber(from) else { break };
+            backend.copy_page(from, to);
+            self.nodes[node].place = Place::Resident(to);
+        }
+    }
+
     /// Gives up the tree's share of `page`, so that the sequence that has it may write to it.
     pub(crate) fn let_go(&mut self, page: PageId, pool: &mut PagePool) {
         let holder = |node: &Place| matches!(node, Place::Resident(kept) if *kept == page);

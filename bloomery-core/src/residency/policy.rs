@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::heat::{Heat, Totals};
 use super::pool::Pool;
 use super::score::Scores;
-use super::shape::{Expert, LayerShape, Rules, Shape};
+use super::shape::{Expert, LayerShape, PoolShape, Rules, Shape};
 use super::stats::Stats;
 
 /// The slot of an expert that has none.
@@ -85,15 +85,29 @@ impl Residency {
             passed: 0,
             stats: Stats::default(),
         };
-        for (index, pool) in shape.pools.into_iter().enumerate() {
-            let residents = residency.hottest(index, pool.slots);
-            for (slot, flat) in residents.iter().enumerate() {
-                residency.map[*flat as usize] = slot as u32;
-                residency.parts[*flat as usize] = Part::Seated;
-            }
-            residency.pools.push(Pool::new(pool, &residents));
-        }
+        residency.seat(shape.pools);
         residency
+    }
+
+    /// Has slots of other numbers from now on, with the experts in them that are hottest now; where nothing moves, those that were
+    /// at the start. Moves under way are forgotten.
+    pub(crate) fn resize(&mut self, pools: Vec<PoolShape>) {
+        self.moving.clear();
+        self.map.fill(NOWHERE);
+        self.parts.fill(Part::Outsider);
+        self.seat(pools);
+    }
+
+    fn seat(&mut self, pools: Vec<PoolShape>) {
+        self.pools.clear();
+        for (index, pool) in pools.into_iter().enumerate() {
+            let residents = self.hottest(index, pool.slots);
+            for (slot, flat) in residents.iter().enumerate() {
+                self.map[*flat as usize] = slot as u32;
+                self.parts[*flat as usize] = Part::Seated;
+            }
+            self.pools.push(Pool::new(pool, &residents));
+        }
     }
 
     /// The hottest experts that may be residents of a pool, ascending.
@@ -149,7 +163,9 @@ impl Residency {
         let mut on_card = 0;
         for expert in experts.iter().filter(|expert| (**expert as usize) < shape.experts) {
             let flat = start + expert;
-            self.scores.add(flat, weight);
+            if self.rules.adaptive {
+                self.scores.add(flat, weight);
+            }
             self.totals.add(flat, 256);
             consider(&mut self.parts[flat as usize], flat, &mut pool);
             on_card += u64::from(self.map[flat as usize] != NOWHERE);
@@ -172,7 +188,9 @@ impl Residency {
                 continue;
             }
             let choices = u64::from(*count) * 256 * most / rows;
-            self.scores.add(flat, self.scores.worth(choices));
+            if self.rules.adaptive {
+                self.scores.add(flat, self.scores.worth(choices));
+            }
             self.totals.add(flat, choices);
             consider(&mut self.parts[flat as usize], flat, &mut pool);
         }

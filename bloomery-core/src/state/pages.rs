@@ -1,5 +1,8 @@
 //! Pages of key/value cache, counted by how many sequences share them.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 /// Positions in a page. 64 rows of a 128-wide f16 head are 16 KiB, a third of a first-level cache.
 pub(crate) const PAGE: usize = bloomery_kernels::cpu::PAGE;
 
@@ -26,14 +29,18 @@ impl Page {
 #[derive(Debug)]
 pub(crate) struct PagePool {
     pages: Vec<Page>,
-    free: Vec<PageId>,
+    /// The lowest is taken first: a short session's cache stays in little memory, and a pool can be made smaller.
+    free: BinaryHeap<Reverse<PageId>>,
     idle: usize,
 }
 
 impl PagePool {
     pub(crate) fn new(pages: u32) -> Self {
-        // Popped from the back: low pages first keeps a short session's cache in little memory.
-        Self { pages: vec![Page::default(); pages as usize], free: (0..pages).rev().collect(), idle: 0 }
+        Self {
+            pages: vec![Page::default(); pages as usize],
+            free: (0..pages).map(Reverse).collect(),
+            idle: 0,
+        }
     }
 
     pub(crate) fn available(&self) -> usize {
@@ -50,7 +57,7 @@ impl PagePool {
     }
 
     pub(crate) fn take(&mut self) -> Option<PageId> {
-        let page = self.free.pop()?;
+        let Reverse(page) = self.free.pop()?;
         self.pages[page as usize] = Page { owners: 1, ..Page::default() };
         Some(page)
     }
@@ -62,8 +69,31 @@ impl PagePool {
     pub(crate) fn release(&mut self, page: PageId) {
         self.change(page, |page| page.owners -= 1);
         if self.pages[page as usize].owners == 0 {
-            self.free.push(page);
+            self.free.push(Reverse(page));
         }
+    }
+
+    /// Pages up to the last that a sequence has: a pool cannot have fewer.
+    pub(crate) fn held(&self) -> usize {
+        self.pages.iter().rposition(|page| page.owners > 0 && !page.is_idle()).map_or(0, |last| last + 1)
+    }
+
+    /// Gives an idle page another number, that of the lowest free page, which is then free in its place.
+    pub(crate) fn renumber(&mut self, page: PageId) -> Option<PageId> {
+        debug_assert!(self.is_idle(page), "a sequence knows its pages by number");
+        let Reverse(to) = self.free.pop()?;
+        self.pages[to as usize] = std::mem::take(&mut self.pages[page as usize]);
+        self.free.push(Reverse(page));
+        Some(to)
+    }
+
+    /// Has so many pages from now on; fewer only as far as nobody has those at the end.
+    pub(crate) fn resize(&mut self, pages: u32) {
+        let (before, after) = (self.pages.len() as u32, pages);
+        debug_assert!(self.pages.iter().skip(after as usize).all(|page| page.owners == 0));
+        self.pages.resize(after as usize, Page::default());
+        self.free.retain(|Reverse(page)| *page < after);
+        self.free.extend((before..after).map(Reverse));
     }
 
     /// Makes the tree of prefixes an owner that needs the first `rows`.
@@ -136,6 +166,27 @@ mod tests {
         pool.release(page);
         assert_eq!(pool.available(), 2);
         assert!(pool.take().is_some() && pool.take().is_some() && pool.take().is_none());
+    }
+
+    #[test]
+    fn a_pool_changes_its_size_at_its_end() {
+        let mut pool = PagePool::new(3);
+        let pages = [0; 3].map(|_| pool.take().unwrap());
+        assert_eq!((pages, pool.held()), ([0, 1, 2], 3));
+        pool.release(1);
+        pool.keep(2, 7);
+        pool.release(2);
+        assert_eq!((pool.held(), pool.idle()), (1, 1));
+        assert_eq!(pool.renumber(2), Some(1));
+        assert!(pool.is_idle(1) && !pool.is_idle(2));
+        pool.resize(2);
+        assert_eq!((pool.capacity(), pool.available(), pool.idle()), (2, 0, 1));
+        assert_eq!(pool.renumber(1), None);
+        pool.resize(5);
+        assert_eq!([0; 4].map(|_| pool.take()), [Some(2), Some(3), Some(4), None], "the lowest first");
+        assert_eq!(pool.held(), 5);
+        pool.drop_kept(1);
+        assert_eq!(pool.take(), Some(1));
     }
 
     #[test]

@@ -50,7 +50,6 @@ impl DeviceInfo {
             shared_per_block: 227 << 10,
             shared_per_processor: 228 << 10,
             copies_mappings: true,
-            memory_rate: 0,
         }
     }
 }

@@ -53,6 +53,11 @@ impl Graphs {
         Ok(true)
     }
 
+    /// Drops what was captured: addresses are going to change. Shapes stay known.
+    pub(super) fn forget(&mut self) {
+        self.known.values_mut().for_each(|known| known.graph = None);
+    }
+
     /// Those that were captured.
     pub(super) fn facts(&self) -> Vec<GraphFacts> {
         let graphs = self.known.iter().filter_map(|(shape, known)| Some((*shape, known.graph.as_ref()?)));

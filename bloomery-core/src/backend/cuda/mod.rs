@@ -16,13 +16,14 @@ mod ops;
 mod pages;
 mod pump;
 mod readback;
+mod share;
 mod sizes;
 mod support;
 mod tilings;
 mod walk;
 mod watch;
 
-pub(crate) use hosted::DESK_ROWS;
+pub(crate) use hosted::{DESK_ROWS, MOST_SERVED_ROWS};
 pub(crate) use sizes::Sizes;
 pub(crate) use support::{
     dense_bytes, expert_bytes, unsupported, unsupported_dense, unsupported_experts, weight_bytes,
@@ -38,6 +39,7 @@ use crate::error::{EngineError, LoadError};
 use crate::plan::{Plan, Progress};
 use crate::residency::Traffic;
 use crate::state::{PAGE, PageId};
+use crate::units::Bytes;
 use card::Card;
 use graphs::{GRAPH_ROWS, Graphs};
 use hosted::{HeatFile, Hosted, Parts};
@@ -46,6 +48,7 @@ use memory::Memory;
 use model::Model;
 use pages::Caches;
 use readback::Reader;
+use share::Share;
 use tilings::Tilings;
 use walk::{launch, served};
 use watch::{Watch, one};
@@ -58,6 +61,10 @@ pub(crate) struct CudaBackend {
     reader: Reader,
     /// Experts that are not all on the card.
     hosted: Option<Hosted>,
+    /// What caches and slots have together of the card.
+    shared: Bytes,
+    /// A change of the caches' size ended in the middle.
+    broken: bool,
     /// Of a page that was not copied.
     failed: Option<CudaError>,
 }
@@ -70,6 +77,7 @@ impl CudaBackend {
         pages: usize,
         progress: impl FnMut(Progress),
     ) -> Result<Self, LoadError> {
+        let shared = plan.shared();
         let Plan { card, gguf, program, weights, kv, context, sessions, step_rows, .. } = plan;
         let Plan { split, split_options, threads, isa, numerics, .. } = plan;
         let device = match card.and_then(|card| card.device) {
@@ -113,7 +121,17 @@ impl CudaBackend {
         };
         let (model, info) = (Model::new(program, stored, ropes), device.info().clone());
         let card = Card { info, model, memory, inputs, caches, sizes };
-        Ok(Self { stream, card, graphs: Graphs::default(), reader, hosted, failed: None })
+        let (graphs, broken, failed) = (Graphs::default(), false, None);
+        Ok(Self { stream, card, graphs, reader, hosted, shared, broken, failed })
+    }
+
+    /// Refuses to go on after an error that was not told yet, or that left something unfinished.
+    fn check(&mut self) -> Result<(), EngineError> {
+        match self.failed.take() {
+            Some(error) => Err(error.into()),
+            None if self.broken => Err(EngineError::Poisoned),
+            None => Ok(()),
+        }
     }
 
     /// Keeps the first error of page copies for the next step.
@@ -121,6 +139,14 @@ impl CudaBackend {
         if let Err(error) = work(&self.card.caches, &mut self.stream) {
             self.failed.get_or_insert(error);
         }
+    }
+
+    /// How caches and slots divide the card's memory.
+    fn share(&self) -> Option<Share> {
+        let caches = &self.card.caches;
+        let [page, largest] = [caches.page_bytes(), caches.largest_page()].map(|bytes| Bytes(bytes as u64));
+        let ring = self.hosted.as_ref()?.split().ring_bytes();
+        Some(Share { all: self.shared, page, largest, ring })
     }
 
     /// Queues a step's kernels, and does the host's part in it.
@@ -144,9 +170,7 @@ impl CudaBackend {
 
 impl Backend for CudaBackend {
     fn step(&mut self, mut batch: Batch<'_>) -> Result<Answer<'_>, EngineError> {
-        if let Some(error) = self.failed.take() {
-            return Err(error.into());
-        }
+        self.check()?;
         let watch = Watch { trace: batch.trace.take(), times: batch.stages.take() };
         self.card.inputs.send(&mut self.stream, &batch)?;
         if let Some(hosted) = &mut self.hosted {
@@ -182,6 +206,25 @@ impl Backend for CudaBackend {
 
     fn page_bytes(&self) -> usize {
         self.card.caches.page_bytes()
+    }
+
+    fn most_pages(&self) -> Option<usize> {
+        Some(self.share()?.most_pages(self.card.caches.pages()))
+    }
+
+    fn rebalance(&mut self, pages: usize) -> Result<usize, EngineError> {
+        self.check()?;
+        let share = self.share().ok_or(EngineError::NotSplit)?;
+        let Self { stream, card, graphs, hosted, broken, .. } = self;
+        let hosted = hosted.as_mut().ok_or(EngineError::NotSplit)?;
+        *broken = true;
+        stream.synchronize()?;
+        graphs.forget();
+        hosted.clear()?;
+        let pages = card.caches.resize(stream, pages)?;
+        hosted.refill(stream, share.slots(Bytes(card.caches.bytes() as u64)))?;
+        *broken = false;
+        Ok(pages)
     }
 
     fn traffic(&self) -> Option<Traffic> {

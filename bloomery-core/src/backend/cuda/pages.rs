@@ -16,6 +16,26 @@ impl Pages {
         Ok(Self { memory: device.alloc(pages * size)?, size })
     }
 
+    fn count(&self) -> usize {
+        self.memory.len() / self.size.max(1)
+    }
+
+    /// Has `pages` pages from now on, of which those that both have stay. False, and nothing has changed, if there is no memory.
+    fn resize(&mut self, stream: &mut Stream, pages: usize) -> Result<bool, CudaError> {
+        if pages == self.count() {
+            return Ok(true);
+        }
+        let memory = match stream.device().alloc::<u8>(pages * self.size) {
+            Err(CudaError::Memory { .. }) => return Ok(false),
+            memory => memory?,
+        };
+        let both = 0..memory.len().min(self.memory.len());
+        stream.copy(&self.memory.slice(both.clone())?, &memory.slice(both)?)?;
+        stream.synchronize()?;
+        self.memory = memory;
+        Ok(true)
+    }
+
     fn page(&self, page: PageId) -> Result<Span<u8>, CudaError> {
         let start = page as usize * self.size;
         self.memory.slice(start..start + self.size)
@@ -60,6 +80,43 @@ impl Caches {
 
     pub(super) fn page_bytes(&self) -> usize {
         self.all().map(|pages| pages.size).sum()
+    }
+
+    /// Pages that all of them have.
+    pub(super) fn pages(&self) -> usize {
+        self.all().map(Pages::count).min().unwrap_or(0)
+    }
+
+    /// Bytes of all pages.
+    pub(super) fn bytes(&self) -> usize {
+        self.all().map(|pages| pages.memory.len()).sum()
+    }
+
+    /// Bytes of one page of the largest cache.
+    pub(super) fn largest_page(&self) -> usize {
+        self.all().map(|pages| pages.size).max().unwrap_or(0)
+    }
+
+    /// Has `pages` pages from now on, of which those that both have stay; one cache after the other, so that little memory is
+    /// needed twice. Returns how many there are: as before, if there is no memory for more.
+    pub(super) fn resize(&mut self, stream: &mut Stream, pages: usize) -> Result<usize, CudaError> {
+        if !self.resize_all(stream, pages)? {
+            // A cache that has grown alone is of no use.
+            let before = self.pages();
+            self.resize_all(stream, before)?;
+        }
+        Ok(self.pages())
+    }
+
+    fn resize_all(&mut self, stream: &mut Stream, pages: usize) -> Result<bool, CudaError> {
+        for layer in &mut self.layers {
+            for cache in [&mut layer.keys, &mut layer.values] {
+                if !cache.resize(stream, pages)? {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
     }
 
     /// Queues copies.

@@ -102,6 +102,26 @@ impl World {
         self.sequences[sequence].truncate(len, &mut self.cache.pool);
     }
 
+    /// Whether the pool could have so many pages, and has them now. What is in none of them is forgotten.
+    fn resize(&mut self, pages: u32) -> bool {
+        let before = self.stats();
+        if (pages as usize) < before.total_pages {
+            let used = before.total_pages - before.free_pages;
+            match self.cache.shrink(pages, &mut self.rows) {
+                Ok(evicted) => assert!(evicted as usize <= used.saturating_sub(pages as usize), "{before:?}"),
+                Err(held) => {
+                    assert!(held > pages as usize);
+                    assert_eq!(self.stats(), before);
+                    return false;
+                }
+            }
+        } else {
+            self.cache.pool.resize(pages);
+        }
+        self.rows.0.resize(pages as usize, [0; PAGE]);
+        true
+    }
+
     /// A published sequence that is in no session.
     fn remember(&mut self, tokens: &[u32]) {
         let sequence = self.open();

@@ -28,6 +28,7 @@ enum Deed {
     Close { sequence: usize },
     Forget { branch: usize, len: usize },
     Clear,
+    Resize { pages: u32 },
 }
 
 fn deed() -> impl Strategy<Value = Deed> {
@@ -42,6 +43,7 @@ fn deed() -> impl Strategy<Value = Deed> {
         2 => (0usize..4).prop_map(|sequence| Deed::Close { sequence }),
         1 => (branch, len).prop_map(|(branch, len)| Deed::Forget { branch, len }),
         1 => Just(Deed::Clear),
+        2 => (1u32..24).prop_map(|pages| Deed::Resize { pages }),
     ]
 }
 
@@ -91,6 +93,11 @@ fn execute(world: &mut World, deed: &Deed) -> Option<Vec<u32>> {
             world.cache.clear();
             assert_eq!((world.stats().resident_pages, world.stats().parked_pages), (0, 0));
         }
+        Deed::Resize { pages } => {
+            let held =
+                world.sequences.iter().flat_map(|state| state.pages()).max().map_or(0, |page| page + 1);
+            assert_eq!(world.resize(pages), held <= pages, "{held} of {pages} pages");
+        }
         _ => {}
     }
     None
@@ -121,7 +128,7 @@ proptest! {
         while !world.sequences.is_empty() {
             world.close(0);
         }
-        prop_assert_eq!(world.stats().free_pages, pages as usize);
+        prop_assert_eq!(world.stats().free_pages, world.stats().total_pages);
     }
 
     #[test]
@@ -131,7 +138,8 @@ proptest! {
         // Four open sequences always find room beside whatever must be parked.
         let mut world = World::new(if parked == 0 { 2000 } else { 4 * 5 + 5 }, parked);
         let mut remembered = Vec::<Vec<u32>>::new();
-        for deed in deeds.iter().filter(|deed| !matches!(deed, Deed::Forget { .. } | Deed::Clear)) {
+        let keeps = |deed: &&Deed| !matches!(deed, Deed::Forget { .. } | Deed::Clear | Deed::Resize { .. });
+        for deed in deeds.iter().filter(keeps) {
             if let Deed::Adopt { sequence, branch, len } = *deed && sequence < world.sequences.len() {
                 let (tokens, own) = (prompt(branch, len), world.sequences[sequence].tokens().to_vec());
                 let common = |a: &Vec<u32>| a.iter().zip(&tokens).take_while(|(a, b)| a == b).count();

@@ -128,3 +128,31 @@ fn a_prompt_counts_as_few_rows() {
     short.prompted(0, &[0, 1, 2, 1]);
     assert_eq!(short.heat().layers, [[0, 256, 512, 256]]);
 }
+
+#[test]
+fn other_numbers_of_slots_go_to_who_is_hottest_now() {
+    let pool = |slots| vec![PoolShape { slots, ring: 2, expert_bytes: 10 }];
+    let seats = |residency: &Residency| -> Vec<u32> {
+        residency.residents().map(|(expert, slot)| expert.expert * 10 + slot).collect()
+    };
+    for adaptive in [true, false] {
+        let rules = Rules { adaptive, ..Rules::default() };
+        let mut residency = Residency::new(shape(vec![layer(8)], 3, 2), rules, None);
+        assert_eq!(seats(&residency), [0, 11, 22]);
+        for step in 0..9 {
+            residency.decoded(0, &[7, 5, 7]);
+            residency.plan(step);
+        }
+        let stats = residency.stats();
+        residency.resize(pool(2));
+        // Where nothing moves, equal slots have equal experts whatever was chosen.
+        assert_eq!(seats(&residency), if adaptive { [50, 71] } else { [0, 11] });
+        assert_eq!(residency.free(0), [2, 3]);
+        assert!(residency.land(u64::MAX).is_empty(), "what was under way is forgotten");
+        residency.resize(pool(20));
+        assert_eq!(residency.residents().count(), 8);
+        residency.resize(pool(0));
+        assert_eq!((residency.residents().count(), residency.free(0)), (0, [0, 1].as_slice()));
+        assert_eq!(residency.stats(), stats);
+    }
+}

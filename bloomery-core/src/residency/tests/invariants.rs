@@ -55,7 +55,7 @@ impl World {
     fn act(&mut self, random: &mut Random) {
         let layer = random.below(self.shape.layers.len());
         let experts = self.shape.layers[layer].experts;
-        match random.below(5) {
+        match random.below(6) {
             0 | 1 => {
                 // Few experts much, so that there are hot ones; now and then a number that is none.
                 let chosen: Vec<u32> =
@@ -72,6 +72,16 @@ impl World {
                 let moves = self.residency.plan_at_most(self.step, most);
                 assert!(moves.len() <= most);
                 self.moving.extend(moves);
+            }
+            4 if random.below(8) == 0 => {
+                for pool in &mut self.shape.pools {
+                    (pool.slots, pool.ring) = (random.below(40), random.below(12));
+                }
+                let stats = self.residency.stats();
+                self.residency.resize(self.shape.pools.clone());
+                assert_eq!(self.residency.stats(), stats);
+                self.moving.clear();
+                self.map = self.residency.map().to_vec();
             }
             _ => {
                 self.step += 1 + random.below(2) as u64;

@@ -9,7 +9,7 @@ use super::waves::Place;
 use crate::error::LoadError;
 
 /// Most rows that the host serves where it has the choice.
-pub(super) const MOST_ROWS: usize = 512;
+pub(crate) const MOST_ROWS: usize = 512;
 /// Fewest rows that are streamed, less one: steps that decode a few streams stay graphs.
 const LEAST_ROWS: usize = 8;
 /// Bytes of the copy that is timed, at least: some milliseconds.

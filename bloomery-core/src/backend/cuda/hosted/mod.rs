@@ -16,6 +16,7 @@
 mod copier;
 mod layers;
 mod measure;
+mod refill;
 mod server;
 mod slots;
 mod source;
@@ -23,7 +24,7 @@ mod stages;
 mod waves;
 
 pub(super) use layers::routed_layers;
-pub(super) use slots::Pool;
+pub(crate) use measure::MOST_ROWS as MOST_SERVED_ROWS;
 pub(super) use stages::{Experts, Slots, Way};
 
 use std::collections::VecDeque;
@@ -39,7 +40,7 @@ use super::walk::Hand;
 use crate::error::{EngineError, LoadError};
 use crate::plan::{ResidencyMode, Split};
 use crate::program::Program;
-use crate::residency::{Expert, Heat, LayerShape, PoolShape, Residency, Rules, Shape, Stats, Traffic};
+use crate::residency::{Expert, Heat, LayerShape, Residency, Rules, Shape, Stats, Traffic};
 use crate::units::Bytes;
 use crate::weights::Weights;
 use copier::Copier;
@@ -69,7 +70,7 @@ pub(super) struct Hosted {
     served_rows: Option<usize>,
     /// Layers that the host has served in the step under way, and their rows.
     served: Vec<(usize, usize)>,
-    slot_count: usize,
+    split: Split,
     /// Number of the last step.
     step: u32,
     /// Steps that decoded: the residency's time.
@@ -114,13 +115,7 @@ impl Hosted {
             layer.pool = layer.pool.filter(|pool| split.pools[*pool].slots + split.pools[*pool].ring > 0);
         }
         let layers = routed_layers(program, &weights);
-        let spares: Vec<usize> = split.pools.iter().map(|pool| slots::spare(pool.ring)).collect();
-        let mut pools = Vec::with_capacity(split.pools.len());
-        for (index, pool) in split.pools.iter().enumerate() {
-            // One that no layer has is shaped like any.
-            let first = split.layers.iter().position(|layer| layer.pool == Some(index)).unwrap_or(0);
-            pools.push(Pool::new(device, *pool, spares[index], &layers[first], &weights)?);
-        }
+        let pools = refill::pools(device, &split, &layers, &weights)?;
         let shape = Shape {
             layers: layers
                 .iter()
@@ -132,33 +127,14 @@ impl Hosted {
                     resident: part.resident,
                 })
                 .collect(),
-            pools: split
-                .pools
-                .iter()
-                .zip(&spares)
-                .map(|(pool, spare)| PoolShape {
-                    slots: pool.slots,
-                    ring: *spare,
-                    expert_bytes: pool.expert.0,
-                })
-                .collect(),
+            pools: refill::shapes(&split),
         };
         let rules = Rules { adaptive: mode == ResidencyMode::Adaptive, ..Rules::default() };
         let counts: Vec<usize> = layers.iter().map(|layer| layer.experts).collect();
         let kept = heat.as_ref().filter(|file| file.path.exists());
         let kept = kept.map(|file| Heat::read(&file.path, file.model, &counts)).transpose()?;
         let residency = Residency::new(shape, rules, kept.as_ref());
-        let places: Vec<Place> = split
-            .layers
-            .iter()
-            .enumerate()
-            .filter_map(|(layer, part)| {
-                let pool = part.pool?;
-                let half = pools[pool].half;
-                let first_of = [0, 1].map(|half| pools[pool].first_of(half));
-                (half > 0).then_some(Place { layer, pool, half, first_of })
-            })
-            .collect();
+        let places = refill::places(&split, &pools);
         let map = Upload::new(stream, residency.map().len())?;
         let wave_maps = Upload::new(stream, Waves::most_words(&places, |layer| layers[layer].experts))?;
         let used = layers.iter().map(|layer| layer.used).max().unwrap_or(1);
@@ -198,7 +174,7 @@ impl Hosted {
             measured: Measured::default(),
             served_rows: served_rows.map(|rows| rows.min(desk.rows)),
             served: Vec::new(),
-            slot_count: split.pools.iter().map(|pool| pool.slots).sum(),
+            split,
             step: 0,
             clock: 0,
             moving: VecDeque::new(),
@@ -212,17 +188,27 @@ impl Hosted {
 
     /// Brings the residents to their slots and measures what decides between serving and streaming.
     pub(super) fn fill(&mut self, stream: &mut Stream) -> Result<(), LoadError> {
+        self.bring_residents(stream)?;
+        self.measured =
+            measure::measure(&mut self.server, &mut self.copier, &self.slots.pools, &self.places)?;
+        self.measured.crossover = self.served_rows.unwrap_or(self.measured.crossover);
+        Ok(())
+    }
+
+    /// Brings all experts that have slots, and the map of them.
+    fn bring_residents(&mut self, stream: &mut Stream) -> Result<(), CudaError> {
         let residents: Vec<_> = self.residency.residents().collect();
         for (expert, slot) in residents {
             self.bring_one(expert, slot)?;
         }
         self.map.send(stream, self.residency.map())?;
         stream.synchronize()?;
-        self.copier.stream.synchronize()?;
-        self.measured =
-            measure::measure(&mut self.server, &mut self.copier, &self.slots.pools, &self.places)?;
-        self.measured.crossover = self.served_rows.unwrap_or(self.measured.crossover);
-        Ok(())
+        self.copier.stream.synchronize()
+    }
+
+    /// What slots and rings take of the card.
+    pub(super) fn split(&self) -> &Split {
+        &self.split
     }
 
     fn bring_one(&mut self, expert: Expert, slot: u32) -> Result<(), CudaError> {
@@ -383,7 +369,7 @@ impl Hosted {
         Traffic {
             card: self.copier.stream.device().info().ordinal,
             experts: self.slots.layers.iter().map(|layer| layer.experts).sum(),
-            slots: self.slot_count,
+            slots: self.split.pools.iter().map(|pool| pool.slots).sum(),
             chosen,
             on_card,
             moves,

@@ -1,5 +1,7 @@
 //! Experts on both sides of a card, against the CPU and against themselves. Without a card, every test says so and ends.
 
+mod rebalance;
+
 use std::sync::{Mutex, PoisonError};
 
 use bloomery_kernels::cuda::Pack;
@@ -84,6 +86,12 @@ fn distance(a: &[f32], b: &[f32]) -> f32 {
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max)
 }
 
+#[track_caller]
+fn close(what: &str, a: &[f32], b: &[f32]) {
+    let most = distance(a, b);
+    assert!(most < 0.5, "{what}: {most}");
+}
+
 /// Most positions are as near to the CPU as `fast_numerics_stay_within_the_rounding_of_activations` allows for k-quants. Random
 /// text has near ties between experts, where rounding decides and all that follows is another text.
 #[track_caller]
@@ -130,16 +138,14 @@ fn any_share_of_slots_gives_the_logits_of_the_cpu() {
         let mut cpu = CpuBackend::new(plan(cards, Placement::Cpu), PAGES).unwrap();
         let expected = step(&mut cpu, &prompt, 0).unwrap();
         let mut all = CudaBackend::load(plan(cards, Placement::Card(0)), (0, 0), PAGES, |_| {}).unwrap();
-        let found = step(&mut all, &prompt, 0).unwrap();
-        assert!(distance(&found, &expected) < 0.5, "all");
+        close("all", &step(&mut all, &prompt, 0).unwrap(), &expected);
         let next: Vec<Vec<f32>> = (100..130).map(|at| step(&mut cpu, &[at as u32], at).unwrap()).collect();
         for (slots, ring) in [(0, 0), (0, 4), (0, 32), (5, 8), (24, 16), (64, 16)] {
             for crossover in [0, 50, 1000] {
                 let mut some = CudaBackend::load(split(cards, slots, ring), (0, 0), PAGES, |_| {}).unwrap();
                 some.hosted.as_mut().unwrap().measured.crossover = crossover;
                 let what = format!("{slots} slots, ring {ring}, crossover {crossover}");
-                let found = step(&mut some, &prompt, 0).unwrap();
-                assert!(distance(&found, &expected) < 0.5, "{what}");
+                close(&what, &step(&mut some, &prompt, 0).unwrap(), &expected);
                 let found = (100..)
                     .zip(&next)
                     .map(|(at, expected)| distance(&step(&mut some, &[at as u32], at).unwrap(), expected));
