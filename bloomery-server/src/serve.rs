@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use bloomery_core::chat::ChatTemplate;
 use bloomery_core::constrain::Grammar;
 use bloomery_core::scheduler::Scheduler;
-use bloomery_core::{CardFacts, Cards, HostFacts, Isa, Placement, Progress};
+use bloomery_core::{CardFacts, Cards, HostFacts, Isa, Placement, Progress, Traffic};
 use tokio::sync::{oneshot, watch};
 use tokio::time::{interval, sleep};
 
@@ -212,6 +212,9 @@ pub fn load(mut settings: Settings) -> Result<App, Failure> {
     });
     let engine = engine.map_err(|error| named(error.into()))?;
     tracing::info!("loaded in {:.1} s", began.elapsed().as_secs_f32());
+    if let Some(traffic) = engine.traffic()? {
+        tracing::info!("{}", Measured(traffic));
+    }
     let template = match &settings.template {
         None => None,
         Some(source) => {
@@ -229,6 +232,18 @@ pub fn load(mut settings: Settings) -> Result<App, Failure> {
     }
     let scheduler = Scheduler::new(engine, settings.engine.scheduler())?;
     Ok(App::new(scheduler, serve, template)?)
+}
+
+/// What decides where experts without a slot are computed.
+struct Measured(Traffic);
+
+impl fmt::Display for Measured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Traffic { link_rate, host_rate, served_rows, .. } = self.0;
+        let [link, host] = [link_rate, host_rate].map(|rate| rate / 1e9);
+        write!(f, "experts come to the card at {link:.0} GB/s and the host reads {host:.0} GB/s of them: steps of ")?;
+        write!(f, "more than {served_rows} rows bring what is missing")
+    }
 }
 
 struct Loaded(Progress);
