@@ -154,7 +154,8 @@ fn steps_go_on_while_the_pool_changes() {
                     let mut steps = 0;
                     while !over.load(std::sync::atomic::Ordering::Relaxed) || steps < 50 {
                         if here.len() + 1 == CONTEXT {
-                            (here.truncate(7).unwrap(), there.truncate(7).unwrap());
+                            here.truncate(7).unwrap();
+                            there.truncate(7).unwrap();
                         }
                         let token = (salt + steps * 31) % 3000;
                         let found = here.step(token).unwrap().to_vec();
