@@ -241,7 +241,10 @@ impl fmt::Display for Measured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Traffic { link_rate, host_rate, served_rows, .. } = self.0;
         let [link, host] = [link_rate, host_rate].map(|rate| rate / 1e9);
-        write!(f, "experts come to the card at {link:.0} GB/s and the host reads {host:.0} GB/s of them: steps of ")?;
+        write!(
+            f,
+            "experts come to the card at {link:.0} GB/s and the host reads {host:.0} GB/s of them: steps of "
+        )?;
         write!(f, "more than {served_rows} rows bring what is missing")
     }
 }
