@@ -191,6 +191,10 @@ impl Pair for Y2 {
             Self([_mm256_loadu_si256(at[0].cast()), _mm256_loadu_si256(at[1].cast())])
         }
         fn nibbles(at: [*const u8; 2]) -> Self { Self([nibbles(at[0]), nibbles(at[1])]) }
+        fn lookup(self: Self, table: &[u8; 16]) -> Self {
+            let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
+            Self([_mm256_shuffle_epi8(table, self.0[0]), _mm256_shuffle_epi8(table, self.0[1])])
+        }
         fn fifth(self: Self, bits: [u32; 2]) -> Self {
             let (first, second) = (sixteens(bits[0]), sixteens(bits[1]));
             Self([_mm256_or_si256(self.0[0], first), _mm256_or_si256(self.0[1], second)])

@@ -135,6 +135,10 @@ impl Pair for Z {
             let shifts = _mm512_setr_epi64(0, 0, 4, 4, 0, 0, 4, 4);
             Self(_mm512_and_si512(_mm512_srlv_epi64(both, shifts), _mm512_set1_epi8(15)))
         }
+        fn lookup(self: Self, table: &[u8; 16]) -> Self {
+            let table = _mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast()));
+            Self(_mm512_shuffle_epi8(table, self.0))
+        }
         fn fifth(self: Self, bits: [u32; 2]) -> Self {
             let mask = u64::from(bits[0]) | u64::from(bits[1]) << 32;
             Self(_mm512_mask_add_epi8(self.0, mask, self.0, _mm512_set1_epi8(16)))

@@ -19,6 +19,8 @@ pub(super) trait Pair: Copy {
     unsafe fn load(at: [*const u8; 2]) -> Self;
     /// The low, then the high nibbles of 16 bytes from each.
     unsafe fn nibbles(at: [*const u8; 2]) -> Self;
+    /// The byte of `table` for every byte below 16.
+    unsafe fn lookup(self, table: &[u8; 16]) -> Self;
     /// Adds 16 to every byte whose bit is set.
     unsafe fn fifth(self, bits: [u32; 2]) -> Self;
     unsafe fn zero() -> Self;
@@ -70,6 +72,16 @@ pub(super) trait Narrow {
     /// # Safety
     /// `V`'s instruction set; two blocks.
     unsafe fn quants<V: Pair>(at: [*const u8; 2]) -> V;
+
+    /// Eight copies of the scale of each of two blocks; an f16 at their start unless a format says otherwise.
+    ///
+    /// # Safety
+    /// As for `quants`.
+    #[inline(always)]
+    unsafe fn scales<V: Pair>(at: [*const u8; 2]) -> V::Floats {
+        // SAFETY: the caller's; a block has more than two bytes.
+        unsafe { V::halves(at) }
+    }
 }
 
 /// A format of single floats.
@@ -141,7 +153,7 @@ unsafe fn narrow_step<V: Pair, F: Narrow, const R: usize, const T: usize, const 
             let first = rows[i].add(b * F::BYTES);
             let at = [first, first.add((BLOCKS - 1) * F::BYTES)];
             q[i] = F::quants::<V>(at);
-            d[i] = V::halves(at);
+            d[i] = F::scales::<V>(at);
             if let Some(min) = F::MIN {
                 m[i] = [-V::half(at[0].add(min)), -V::half(at[1].add(min))];
             }
