@@ -75,6 +75,14 @@ impl Lanes for Y {
             let second = Self(_mm256_maddubs_epi16(w[1].0, x[1].0));
             Self::madd(Self::madd(acc, first, scale[0]), second, scale[1])
         }
+        fn lookup(table: &[u8; 16], index: Self) -> Self {
+            Self(_mm256_shuffle_epi8(Self::spread(table.as_ptr()).0, index.0))
+        }
+        fn mac_signed(acc: Self, w: Self, x: Self, scale: Self) -> Self {
+            // Two products a 16-bit word, at most 127 * 127 each.
+            let products = _mm256_maddubs_epi16(_mm256_abs_epi8(w.0), _mm256_sign_epi8(x.0, w.0));
+            Self::madd(acc, Self(products), scale)
+        }
         fn sum(self: Self) -> Self {
             let two = _mm256_add_epi32(self.0, _mm256_shuffle_epi32::<0b01_00_11_10>(self.0));
             Self(_mm256_add_epi32(two, _mm256_shuffle_epi32::<0b10_11_00_01>(two)))

@@ -51,6 +51,10 @@ pub(super) trait Lanes: Copy {
     unsafe fn mac32(acc: Self, w: [Self; 4], x: [Self; 4], scale: Self::Scale) -> Self;
     /// Adds `w[0].x[0] * first + w[1].x[1] * second`; `w` unsigned and below 64.
     unsafe fn mac16(acc: Self, w: [Self; 2], x: [Self; 2], scale: Self::Scale) -> Self;
+    /// The byte of `table` for every byte below 16.
+    unsafe fn lookup(table: &[u8; 16], index: Self) -> Self;
+    /// Adds `w.x * scale`, the scale as 16-bit words; `w` and `x` signed and above -128.
+    unsafe fn mac_signed(acc: Self, w: Self, x: Self, scale: Self) -> Self;
     /// The sum of the 32-bit words of each lane in every word.
     unsafe fn sum(self) -> Self;
     /// In each lane the sums of both arguments, alternating.

@@ -33,6 +33,8 @@ mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
 #[cfg(target_arch = "x86_64")]
+mod iq4;
+#[cfg(target_arch = "x86_64")]
 mod kquants;
 #[cfg(target_arch = "x86_64")]
 mod lanes;
@@ -98,7 +100,8 @@ pub fn form(format: Format) -> Option<Form> {
     match format {
         Format::Q8_0 | Format::Q4_0 | Format::Q4_1 | Format::Q5_0 | Format::Q5_1 => Some(Form::Q8x32),
         Format::IQ4_NL | Format::MXFP4 => Some(Form::Q8x32),
-        Format::Q3_K | Format::Q4_K | Format::Q5_K | Format::Q6_K => Some(Form::Q8x256),
+        Format::Q2_K | Format::Q3_K | Format::Q4_K | Format::Q5_K | Format::Q6_K => Some(Form::Q8x256),
+        Format::IQ4_XS => Some(Form::Q8x256),
         _ => None,
     }
 }
@@ -245,10 +248,12 @@ fn ints(isa: Isa, w: Weights<'_>, x: Ints<'_>, out: Target<'_>) {
                 Format::Q5_1 => return x86::narrow::<small::Q5_1>(isa, w, x, out),
                 Format::IQ4_NL => return x86::narrow::<small::IQ4NL>(isa, w, x, out),
                 Format::MXFP4 => return x86::narrow::<small::MXFP4>(isa, w, x, out),
+                Format::Q2_K => return x86::wide::<kquants::Q2K>(isa, w, x, out),
                 Format::Q3_K => return x86::wide::<kquants::Q3K>(isa, w, x, out),
                 Format::Q4_K => return x86::wide::<kquants::Q4K>(isa, w, x, out),
                 Format::Q5_K => return x86::wide::<kquants::Q5K>(isa, w, x, out),
                 Format::Q6_K => return x86::wide::<kquants::Q6K>(isa, w, x, out),
+                Format::IQ4_XS => return x86::wide::<iq4::IQ4XS>(isa, w, x, out),
                 _ => {}
             }
         }
@@ -262,10 +267,12 @@ fn ints(isa: Isa, w: Weights<'_>, x: Ints<'_>, out: Target<'_>) {
         Format::Q5_1 => scalar::narrow::<blocks::BlockQ5_1>(w, x, out),
         Format::IQ4_NL => scalar::narrow::<blocks::BlockIQ4NL>(w, x, out),
         Format::MXFP4 => scalar::narrow::<blocks::BlockMXFP4>(w, x, out),
+        Format::Q2_K => scalar::wide::<blocks::BlockQ2K>(w, x, out),
         Format::Q3_K => scalar::wide::<blocks::BlockQ3K>(w, x, out),
         Format::Q4_K => scalar::wide::<blocks::BlockQ4K>(w, x, out),
         Format::Q5_K => scalar::wide::<blocks::BlockQ5K>(w, x, out),
         Format::Q6_K => scalar::wide::<blocks::BlockQ6K>(w, x, out),
+        Format::IQ4_XS => scalar::wide::<blocks::BlockIQ4XS>(w, x, out),
         format => unreachable!("{format} has no integer product"),
     }
 }

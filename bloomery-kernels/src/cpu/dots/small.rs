@@ -34,7 +34,7 @@ const FP4_RAISED: [u8; 16] = {
 };
 
 /// The values of IQ4_NL as bytes.
-const IQ4_BYTES: [u8; 16] = {
+pub(super) const IQ4_BYTES: [u8; 16] = {
     let mut table = [0; 16];
     let mut i = 0;
     while i < 16 {

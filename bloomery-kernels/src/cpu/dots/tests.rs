@@ -5,9 +5,9 @@ use bloomery_gguf::dequantize;
 use super::*;
 use crate::cpu::quantized::tests::noise;
 
-const INTS: [Format; 11] = {
+const INTS: [Format; 13] = {
     use Format::*;
-    [Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, IQ4_NL, MXFP4, Q3_K, Q4_K, Q5_K, Q6_K]
+    [Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, IQ4_NL, MXFP4, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_XS]
 };
 const FLOATS: [Format; 3] = [Format::F32, Format::F16, Format::BF16];
 const WEIGHT_ROWS: [usize; 7] = [1, 2, 3, 7, 8, 9, 33];
@@ -151,6 +151,7 @@ fn extreme_integers_are_exact() {
                 let scale = match format {
                     Format::Q4_1 | Format::Q5_1 | Format::Q4_K | Format::Q5_K => at < 4,
                     Format::Q6_K => at >= 208,
+                    Format::Q2_K => at >= 80,
                     Format::Q3_K => at >= 108,
                     Format::MXFP4 => at < 1,
                     _ => at < 2,
@@ -182,12 +183,12 @@ fn other_formats_are_dequantized() {
     let w = Matrix::new(Format::F64, 9, cols / 8, &[0; 9 * 64 * 8]).unwrap();
     assert!(form(Format::F64).is_none());
     assert!(run(Isa::detect(), &w, &activations(2, 64), 2, Pick::Range(0..2)).iter().all(|v| *v == 0.0));
-    for format in [Format::Q4_K, Format::Q8_0, Format::Q2_K, Format::IQ4_XS] {
+    for format in [Format::Q4_K, Format::Q8_0, Format::IQ3_S, Format::IQ2_XS] {
         // Float activations ask for unrounded products of any format.
         let bytes = weights(format, 9, cols, 21);
         let mut values = vec![0.0; 9 * cols];
         dequantize(format, &bytes, &mut values).unwrap();
-        assert_eq!(form(format).is_none(), [Format::Q2_K, Format::IQ4_XS].contains(&format));
+        assert_eq!(form(format).is_none(), [Format::IQ3_S, Format::IQ2_XS].contains(&format));
         let x = activations(3, cols);
         let plain = Matrix::new(Format::F32, 9, cols, bytemuck::cast_slice(&values)).unwrap();
         let want = run(Isa::Scalar, &plain, &x, 3, Pick::Range(0..3));
