@@ -11,7 +11,7 @@
 //! (measured: 7 times slower on Q3_K).
 
 use super::kquants::Wide;
-use super::{Ints, Target, Weights, ahead};
+use super::{AHEAD, Ints, Target, Weights};
 
 /// Vectors of 16-byte lanes, one weight row in each.
 ///
@@ -118,11 +118,10 @@ pub(super) unsafe fn wide<V: Lanes, F: Wide, const T: usize>(
         unsafe {
             let mut acc = [V::no_floats(); T];
             for b in 0..blocks {
-                let ahead = ahead(b * F::BYTES, w.row_bytes, V::ROWS);
-                for row in &rows[..V::ROWS] {
-                    for line in 0..F::BYTES.div_ceil(64) {
-                        V::prefetch(row.wrapping_add(ahead + 64 * line));
-                    }
+                let ahead = V::ROWS * (w.row_bytes + b * F::BYTES) + AHEAD;
+                let at = w.stream.at(rows[0].wrapping_add(ahead));
+                for line in 0..(V::ROWS * F::BYTES).div_ceil(64) {
+                    V::prefetch(at.wrapping_add(64 * line));
                 }
                 F::block::<V, T>(&rows.map(|row| row.add(b * F::BYTES)), &x, b, &mut acc);
             }
