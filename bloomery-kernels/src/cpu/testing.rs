@@ -68,9 +68,14 @@ pub(crate) fn weights(format: Format, values: usize, seed: u64) -> Vec<u8> {
         Format::Q2_K => &[80, 82],
         Format::Q3_K => &[108],
         Format::Q6_K => &[208],
+        Format::MXFP4 => &[],
         _ => &[0],
     };
     for block in bytes.chunks_mut(format.block_bytes()) {
+        if format == Format::MXFP4 {
+            // 2^-10 ..= 2^-3.
+            block[0] = 118 + block[0] % 8;
+        }
         for &at in halves {
             // 2^-9 ..= 2^-2, either sign.
             let bits = rng.next() as u16 & 0x83ff | (6 + rng.below(7) as u16) << 10;

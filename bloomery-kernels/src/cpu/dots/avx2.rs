@@ -75,6 +75,14 @@ impl Lanes for Y {
             let second = Self(_mm256_maddubs_epi16(w[1].0, x[1].0));
             Self::madd(Self::madd(acc, first, scale[0]), second, scale[1])
         }
+        fn lookup(table: &[u8; 16], index: Self) -> Self {
+            Self(_mm256_shuffle_epi8(Self::spread(table.as_ptr()).0, index.0))
+        }
+        fn mac_signed(acc: Self, w: Self, x: Self, scale: Self) -> Self {
+            // Two products a 16-bit word, at most 127 * 127 each.
+            let products = _mm256_maddubs_epi16(_mm256_abs_epi8(w.0), _mm256_sign_epi8(x.0, w.0));
+            Self::madd(acc, Self(products), scale)
+        }
         fn sum(self: Self) -> Self {
             let two = _mm256_add_epi32(self.0, _mm256_shuffle_epi32::<0b01_00_11_10>(self.0));
             Self(_mm256_add_epi32(two, _mm256_shuffle_epi32::<0b10_11_00_01>(two)))
@@ -191,6 +199,10 @@ impl Pair for Y2 {
             Self([_mm256_loadu_si256(at[0].cast()), _mm256_loadu_si256(at[1].cast())])
         }
         fn nibbles(at: [*const u8; 2]) -> Self { Self([nibbles(at[0]), nibbles(at[1])]) }
+        fn lookup(self: Self, table: &[u8; 16]) -> Self {
+            let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
+            Self([_mm256_shuffle_epi8(table, self.0[0]), _mm256_shuffle_epi8(table, self.0[1])])
+        }
         fn fifth(self: Self, bits: [u32; 2]) -> Self {
             let (first, second) = (sixteens(bits[0]), sixteens(bits[1]));
             Self([_mm256_or_si256(self.0[0], first), _mm256_or_si256(self.0[1], second)])

@@ -87,6 +87,14 @@ impl Lanes for Z {
             let second = _mm512_dpbusd_epi32(zero, w[1].0, x[1].0);
             Self(_mm512_dpwssd_epi32(acc.0, _mm512_packs_epi32(first, second), scale.0))
         }
+        fn lookup(table: &[u8; 16], index: Self) -> Self {
+            Self(_mm512_shuffle_epi8(Self::spread(table.as_ptr()).0, index.0))
+        }
+        fn mac_signed(acc: Self, w: Self, x: Self, scale: Self) -> Self {
+            // Two products a 16-bit word, at most 127 * 127 each.
+            let x = _mm512_mask_sub_epi8(x.0, _mm512_movepi8_mask(w.0), _mm512_setzero_si512(), x.0);
+            Self(_mm512_dpwssd_epi32(acc.0, _mm512_maddubs_epi16(_mm512_abs_epi8(w.0), x), scale.0))
+        }
         fn sum(self: Self) -> Self {
             let two = _mm512_add_epi32(self.0, _mm512_shuffle_epi32::<0b01_00_11_10>(self.0));
             Self(_mm512_add_epi32(two, _mm512_shuffle_epi32::<0b10_11_00_01>(two)))
@@ -134,6 +142,10 @@ impl Pair for Z {
             let both = _mm512_mask_broadcast_i32x4(first, 0xff00, second);
             let shifts = _mm512_setr_epi64(0, 0, 4, 4, 0, 0, 4, 4);
             Self(_mm512_and_si512(_mm512_srlv_epi64(both, shifts), _mm512_set1_epi8(15)))
+        }
+        fn lookup(self: Self, table: &[u8; 16]) -> Self {
+            let table = _mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast()));
+            Self(_mm512_shuffle_epi8(table, self.0))
         }
         fn fifth(self: Self, bits: [u32; 2]) -> Self {
             let mask = u64::from(bits[0]) | u64::from(bits[1]) << 32;

@@ -29,9 +29,11 @@ pub(super) struct Q5K;
 pub(super) struct Q6K;
 /// 3 bits, a signed 6-bit scale for 16 values.
 pub(super) struct Q3K;
+/// 2 bits, a 4-bit scale and minimum for 16 values.
+pub(super) struct Q2K;
 
 /// Shuffle index of a zero byte.
-const Z: u8 = 0x80;
+pub(super) const Z: u8 = 0x80;
 
 /// Spreads bytes `k` and `k + 1` as the low (`shift` 0) or high (1) bytes of four words each.
 const fn spread_pair(k: u8, high: bool) -> [u8; 16] {
@@ -56,7 +58,7 @@ const fn widen(k: u8, high: bool) -> [u8; 16] {
 }
 
 /// A constant of 16 bytes made of four runs of 4.
-const fn fours(bytes: [u8; 4]) -> [u8; 16] {
+pub(super) const fn fours(bytes: [u8; 4]) -> [u8; 16] {
     let mut out = [0; 16];
     let mut i = 0;
     while i < 16 {
@@ -380,4 +382,50 @@ unsafe fn q3<V: Lanes>(low: [V; 2], low_shift: i32, mask: [V; 2], mask_shift: i3
             low[1].shift(low_shift).and(two).or_and(mask[1].shift(mask_shift), third),
         ]
     }
+}
+
+impl Wide for Q2K {
+    const BYTES: usize = 84;
+    const MINS: bool = true;
+
+    #[inline(always)]
+    unsafe fn block<V: Lanes, const T: usize>(
+        w: &[*const u8; 4],
+        x: &[Row; T],
+        b: usize,
+        acc: &mut [V::Floats; T],
+    ) {
+        // The two f16 at the end of the block's last 16 bytes.
+        const ENDS: [u8; 16] = [12, 13, 14, 15, Z, Z, Z, Z, Z, Z, Z, Z, Z, Z, Z, Z];
+        // SAFETY: the caller's; every offset is inside the block's 84 bytes or 256 values, which have 16 sums of 2 bytes.
+        unsafe {
+            let (head, nibble) = (V::gather(w, 0), V::splat(15));
+            let (scales, mins) = (head.and(nibble), head.shift(-4).and(nibble));
+            let mut isum = [V::zero(); T];
+            for h in 0..2 {
+                let q = [V::gather(w, 16 + 32 * h), V::gather(w, 32 + 32 * h)];
+                let k = 8 * h;
+                mac_runs(&mut isum, q2(q, 0), x, b, k, scales);
+                mac_runs(&mut isum, q2(q, -2), x, b, k + 2, scales);
+                mac_runs(&mut isum, q2(q, -4), x, b, k + 4, scales);
+                mac_runs(&mut isum, q2(q, -6), x, b, k + 6, scales);
+            }
+            let d = V::gather(w, 68).shuffle(&ENDS).halves();
+            let first = mins.shuffle(&const { widen(0, false) });
+            let second = mins.shuffle(&const { widen(8, false) });
+            for t in 0..T {
+                let sums = x[t].sums16.add(32 * b);
+                let msum =
+                    V::madd(V::madd(V::zero(), first, V::spread(sums)), second, V::spread(sums.add(16)));
+                acc[t] = V::fold(acc[t], d, *x[t].d.add(b), isum[t].sums(msum));
+            }
+        }
+    }
+}
+
+/// Two bits, shifted into place.
+#[inline(always)]
+unsafe fn q2<V: Lanes>(q: [V; 2], shift: i32) -> [V; 2] {
+    // SAFETY: the caller's instruction set.
+    unsafe { [q[0].shift(shift).and(V::splat(3)), q[1].shift(shift).and(V::splat(3))] }
 }

@@ -11,7 +11,7 @@
 //! (measured: 7 times slower on Q3_K).
 
 use super::kquants::Wide;
-use super::{Ints, Target, Weights, ahead};
+use super::{AHEAD, Ints, Target, Weights};
 
 /// Vectors of 16-byte lanes, one weight row in each.
 ///
@@ -51,6 +51,10 @@ pub(super) trait Lanes: Copy {
     unsafe fn mac32(acc: Self, w: [Self; 4], x: [Self; 4], scale: Self::Scale) -> Self;
     /// Adds `w[0].x[0] * first + w[1].x[1] * second`; `w` unsigned and below 64.
     unsafe fn mac16(acc: Self, w: [Self; 2], x: [Self; 2], scale: Self::Scale) -> Self;
+    /// The byte of `table` for every byte below 16.
+    unsafe fn lookup(table: &[u8; 16], index: Self) -> Self;
+    /// Adds `w.x * scale`, the scale as 16-bit words; `w` and `x` signed and above -128.
+    unsafe fn mac_signed(acc: Self, w: Self, x: Self, scale: Self) -> Self;
     /// The sum of the 32-bit words of each lane in every word.
     unsafe fn sum(self) -> Self;
     /// In each lane the sums of both arguments, alternating.
@@ -114,11 +118,10 @@ pub(super) unsafe fn wide<V: Lanes, F: Wide, const T: usize>(
         unsafe {
             let mut acc = [V::no_floats(); T];
             for b in 0..blocks {
-                let ahead = ahead(b * F::BYTES, w.row_bytes, V::ROWS);
-                for row in &rows[..V::ROWS] {
-                    for line in 0..F::BYTES.div_ceil(64) {
-                        V::prefetch(row.wrapping_add(ahead + 64 * line));
-                    }
+                let ahead = V::ROWS * (w.row_bytes + b * F::BYTES) + AHEAD;
+                let at = w.stream.at(rows[0].wrapping_add(ahead));
+                for line in 0..(V::ROWS * F::BYTES).div_ceil(64) {
+                    V::prefetch(at.wrapping_add(64 * line));
                 }
                 F::block::<V, T>(&rows.map(|row| row.add(b * F::BYTES)), &x, b, &mut acc);
             }

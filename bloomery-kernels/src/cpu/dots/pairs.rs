@@ -4,7 +4,7 @@
 //! definition's order is the natural one. Several weight rows run side by side: they share the activations' loads and
 //! hide the latency of the lane's additions.
 
-use super::{Floats, Ints, Target, Weights, ahead, lanes::Row, scalar};
+use super::{AHEAD, Floats, Ints, Target, Weights, lanes::Row, scalar};
 
 /// 64 bytes: two blocks of int8 values, or their sixteen sums over four values.
 ///
@@ -19,6 +19,8 @@ pub(super) trait Pair: Copy {
     unsafe fn load(at: [*const u8; 2]) -> Self;
     /// The low, then the high nibbles of 16 bytes from each.
     unsafe fn nibbles(at: [*const u8; 2]) -> Self;
+    /// The byte of `table` for every byte below 16.
+    unsafe fn lookup(self, table: &[u8; 16]) -> Self;
     /// Adds 16 to every byte whose bit is set.
     unsafe fn fifth(self, bits: [u32; 2]) -> Self;
     unsafe fn zero() -> Self;
@@ -70,6 +72,16 @@ pub(super) trait Narrow {
     /// # Safety
     /// `V`'s instruction set; two blocks.
     unsafe fn quants<V: Pair>(at: [*const u8; 2]) -> V;
+
+    /// Eight copies of the scale of each of two blocks; an f16 at their start unless a format says otherwise.
+    ///
+    /// # Safety
+    /// As for `quants`.
+    #[inline(always)]
+    unsafe fn scales<V: Pair>(at: [*const u8; 2]) -> V::Floats {
+        // SAFETY: the caller's; a block has more than two bytes.
+        unsafe { V::halves(at) }
+    }
 }
 
 /// A format of single floats.
@@ -104,9 +116,9 @@ pub(super) unsafe fn narrow<V: Pair, F: Narrow, const R: usize, const T: usize>(
             let mut mins = [[0f32; T]; R];
             let mut b = 0;
             while b + 2 <= blocks {
-                let ahead = ahead(b * F::BYTES, w.row_bytes, R);
-                for row in rows {
-                    V::prefetch(row.wrapping_add(ahead));
+                let at = w.stream.at(rows[0].wrapping_add(R * (w.row_bytes + b * F::BYTES) + AHEAD));
+                for line in 0..(R * 2 * F::BYTES).div_ceil(64) {
+                    V::prefetch(at.wrapping_add(64 * line));
                 }
                 narrow_step::<V, F, R, T, 2>(&rows, &x, b, &mut acc, &mut mins);
                 b += 2;
@@ -141,7 +153,7 @@ unsafe fn narrow_step<V: Pair, F: Narrow, const R: usize, const T: usize, const 
             let first = rows[i].add(b * F::BYTES);
             let at = [first, first.add((BLOCKS - 1) * F::BYTES)];
             q[i] = F::quants::<V>(at);
-            d[i] = V::halves(at);
+            d[i] = F::scales::<V>(at);
             if let Some(min) = F::MIN {
                 m[i] = [-V::half(at[0].add(min)), -V::half(at[1].add(min))];
             }
@@ -192,11 +204,13 @@ pub(super) unsafe fn float<V: Pair, F: Single, const R: usize, const T: usize>(
             let mut acc = [[V::no_floats(); T]; R];
             let mut c = 0;
             while c < whole {
-                let ahead = ahead(c * F::BYTES, w.row_bytes, R);
+                let at = w.stream.at(rows[0].as_ptr().wrapping_add(R * (w.row_bytes + c * F::BYTES) + AHEAD));
+                for line in 0..(R * 16 * F::BYTES).div_ceil(64) {
+                    V::prefetch(at.wrapping_add(64 * line));
+                }
                 let mut weights = [V::no_floats(); R];
                 for i in 0..R {
                     weights[i] = F::load::<V>(rows[i].as_ptr().add(c * F::BYTES));
-                    V::prefetch(rows[i].as_ptr().wrapping_add(ahead));
                 }
                 for t in 0..T {
                     let x = V::f32s(xs[t].as_ptr().add(c).cast());

@@ -5,9 +5,9 @@ use bloomery_gguf::dequantize;
 use super::*;
 use crate::cpu::quantized::tests::noise;
 
-const INTS: [Format; 9] = {
+const INTS: [Format; 13] = {
     use Format::*;
-    [Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q3_K, Q4_K, Q5_K, Q6_K]
+    [Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, IQ4_NL, MXFP4, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_XS]
 };
 const FLOATS: [Format; 3] = [Format::F32, Format::F16, Format::BF16];
 const WEIGHT_ROWS: [usize; 7] = [1, 2, 3, 7, 8, 9, 33];
@@ -20,6 +20,7 @@ fn weights(format: Format, rows: usize, cols: usize, seed: u32) -> Vec<u8> {
         Format::Q6_K => &[208],
         Format::Q3_K => &[108],
         Format::Q2_K => &[80, 82],
+        Format::MXFP4 => &[],
         _ => &[0],
     };
     let mut values = noise(seed);
@@ -37,6 +38,10 @@ fn weights(format: Format, rows: usize, cols: usize, seed: u32) -> Vec<u8> {
                 for at in halves {
                     let half = blocks::f32_to_f16(next() * 0.03).to_le_bytes();
                     bytes[start + at..start + at + 2].copy_from_slice(&half);
+                }
+                if format == Format::MXFP4 {
+                    // Powers of two from 2^-16 to 2^-9.
+                    bytes[start] = 112 + bytes[start] % 8;
                 }
             }
         }
@@ -146,7 +151,9 @@ fn extreme_integers_are_exact() {
                 let scale = match format {
                     Format::Q4_1 | Format::Q5_1 | Format::Q4_K | Format::Q5_K => at < 4,
                     Format::Q6_K => at >= 208,
+                    Format::Q2_K => at >= 80,
                     Format::Q3_K => at >= 108,
+                    Format::MXFP4 => at < 1,
                     _ => at < 2,
                 };
                 *byte = if scale { halves[i] } else { fill };
@@ -176,12 +183,12 @@ fn other_formats_are_dequantized() {
     let w = Matrix::new(Format::F64, 9, cols / 8, &[0; 9 * 64 * 8]).unwrap();
     assert!(form(Format::F64).is_none());
     assert!(run(Isa::detect(), &w, &activations(2, 64), 2, Pick::Range(0..2)).iter().all(|v| *v == 0.0));
-    for format in [Format::Q4_K, Format::Q8_0, Format::Q2_K, Format::IQ4_XS] {
+    for format in [Format::Q4_K, Format::Q8_0, Format::IQ3_S, Format::IQ2_XS] {
         // Float activations ask for unrounded products of any format.
         let bytes = weights(format, 9, cols, 21);
         let mut values = vec![0.0; 9 * cols];
         dequantize(format, &bytes, &mut values).unwrap();
-        assert_eq!(form(format).is_none(), [Format::Q2_K, Format::IQ4_XS].contains(&format));
+        assert_eq!(form(format).is_none(), [Format::IQ3_S, Format::IQ2_XS].contains(&format));
         let x = activations(3, cols);
         let plain = Matrix::new(Format::F32, 9, cols, bytemuck::cast_slice(&values)).unwrap();
         let want = run(Isa::Scalar, &plain, &x, 3, Pick::Range(0..3));
@@ -203,6 +210,26 @@ fn a_row_with_a_damaged_scale_is_not_a_number() {
     for isa in Isa::available() {
         let out = run(isa, &w, &activations(2, cols), 2, Pick::Range(0..2));
         assert_eq!(out.iter().map(|v| v.is_nan()).collect::<Vec<_>>(), [false, true, false].repeat(2));
+    }
+}
+
+#[test]
+fn every_exponent_of_mxfp4_is_its_power_of_two() {
+    // One value that is not 0 on either side: 4 (code 6) and 127.
+    let (rows, cols) = (256, 32);
+    let mut bytes = vec![0; rows * 17];
+    for (e, row) in bytes.chunks_exact_mut(17).enumerate() {
+        (row[0], row[1]) = (e as u8, 6);
+    }
+    let w = Matrix::new(Format::MXFP4, rows, cols, &bytes).unwrap();
+    let mut x = vec![0.0; cols];
+    x[0] = 127.0;
+    for isa in Isa::available() {
+        for (e, value) in run(isa, &w, &x, 1, Pick::Range(0..1)).into_iter().enumerate() {
+            // 8 * 127 * 2^(e - 128), beyond the largest float from e = 246 on.
+            let want = (1016.0 * 2f64.powi(e as i32 - 128)) as f32;
+            assert_eq!(value.to_bits(), want.to_bits(), "{isa:?} {e}");
+        }
     }
 }
 

@@ -95,8 +95,11 @@ fn check(layer: &Layer, routes: &Routes) {
     }
 }
 
-const MIX: [[Format; 3]; 2] =
-    [[Format::Q4_K, Format::Q4_K, Format::Q6_K], [Format::Q5_0, Format::Q4_K, Format::Q8_0]];
+const MIX: [[Format; 3]; 3] = [
+    [Format::Q4_K, Format::Q4_K, Format::Q6_K],
+    [Format::Q5_0, Format::Q4_K, Format::Q8_0],
+    [Format::MXFP4, Format::MXFP4, Format::MXFP4],
+];
 
 #[test]
 fn is_the_definition_for_any_batch() {

@@ -9,7 +9,9 @@ use std::arch::x86_64::*;
 use std::ops::Range;
 
 use bloomery_gguf::Format;
-use bloomery_gguf::blocks::{Block, BlockIQ4NL, BlockQ4_0, BlockQ4_1, BlockQ5_0, BlockQ5_1, BlockQ8_0};
+use bloomery_gguf::blocks::{
+    Block, BlockIQ4NL, BlockMXFP4, BlockQ4_0, BlockQ4_1, BlockQ5_0, BlockQ5_1, BlockQ8_0,
+};
 
 use super::super::{Isa, Matrix};
 use super::{LANES, NarrowBlock, PANEL, TILE_LANES, Tiles};
@@ -35,6 +37,7 @@ impl Narrow {
             Format::Q5_1 => multiply::<BlockQ5_1, true>,
             Format::Q8_0 => multiply::<BlockQ8_0, false>,
             Format::IQ4_NL => multiply::<BlockIQ4NL, false>,
+            Format::MXFP4 => multiply::<BlockMXFP4, false>,
             _ => return None,
         };
         Some(Self { multiply })

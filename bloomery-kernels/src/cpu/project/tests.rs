@@ -6,7 +6,7 @@ use super::super::testing::{Rng, bits, cpus, weights};
 use super::super::{Isa, Numerics, Pool};
 use super::*;
 
-const FORMATS: [Format; 12] = [
+const FORMATS: [Format; 16] = [
     Format::Q4_K,
     Format::Q6_K,
     Format::Q8_0,
@@ -16,6 +16,10 @@ const FORMATS: [Format; 12] = [
     Format::Q4_0,
     Format::Q4_1,
     Format::Q5_1,
+    Format::IQ4_NL,
+    Format::IQ4_XS,
+    Format::Q2_K,
+    Format::MXFP4,
     Format::F16,
     Format::BF16,
     Format::F32,
