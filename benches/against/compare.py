@@ -315,7 +315,9 @@ def main():
     servers = []
     with tempfile.TemporaryFile("w+") as one, tempfile.TemporaryFile("w+") as two:
         try:
-            servers.append(Server("bloomery", options.ours, flags + options.ours_args.split(), one))
+            # Answers are long enough to run in circles, which guesses from the text would make fast.
+            ours = [*flags, "--spec-type", "none", *options.ours_args.split()]
+            servers.append(Server("bloomery", options.ours, ours, one))
             servers.append(Server("llama.cpp", options.theirs, flags + options.theirs_args.split(), two))
             for server in servers:
                 print(f"{server.name}: {' '.join(server.command)}")
