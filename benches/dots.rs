@@ -25,7 +25,12 @@ fn weights(format: Format) -> Vec<u8> {
             let bytes = count / format.block_len() * format.block_bytes();
             // A scale of NVFP4 has no sign.
             let most = if format == Format::NVFP4 { 128 } else { 256 };
-            ids(bytes, most).into_iter().map(|byte| byte as u8).collect()
+            let mut bytes: Vec<u8> = ids(bytes, most).into_iter().map(|byte| byte as u8).collect();
+            if format == Format::MXFP4 {
+                // Exponents of which none makes a subnormal scale.
+                bytes.chunks_mut(format.block_bytes()).for_each(|block| block[0] = 112 + block[0] % 16);
+            }
+            bytes
         }
     }
 }
