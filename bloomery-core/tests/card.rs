@@ -104,18 +104,23 @@ fn logits_stay_within_the_rounding_of_activations() {
     }
 }
 
+/// The likeliest tokens after the fixture's text are the reference's, as far as that was sure.
+#[track_caller]
+fn continues_like_the_reference(engine: &Engine, fixture: &Fixture) {
+    let mut session = engine.session().unwrap();
+    let mut tokens = vec![argmax(session.prefill(&fixture.ids).unwrap())];
+    while tokens.len() < fixture.greedy.len() {
+        tokens.push(argmax(session.step(tokens[tokens.len() - 1]).unwrap()));
+    }
+    let sure = fixture.margins.iter().take_while(|&&margin| margin > 0.5).count();
+    assert_eq!(tokens[..sure], fixture.greedy[..sure], "{}", fixture.name);
+}
+
 #[test]
 fn greedy_continuations_match_the_reference_where_it_is_sure() {
     let Some(card) = card() else { return };
     for fixture in ALL.map(Fixture::read) {
-        let engine = card.engine(&fixture, 1);
-        let mut session = engine.session().unwrap();
-        let mut tokens = vec![argmax(session.prefill(&fixture.ids).unwrap())];
-        while tokens.len() < fixture.greedy.len() {
-            tokens.push(argmax(session.step(tokens[tokens.len() - 1]).unwrap()));
-        }
-        let sure = fixture.margins.iter().take_while(|&&margin| margin > 0.5).count();
-        assert_eq!(tokens[..sure], fixture.greedy[..sure], "{}", fixture.name);
+        continues_like_the_reference(&card.engine(&fixture, 1), &fixture);
     }
 }
 
@@ -131,13 +136,7 @@ fn experts_on_the_host_match_the_reference_too() {
                     rows.map(|(&row, expected)| (expected, &logits[row * fixture.vocab..][..fixture.vocab]));
                 close(&format!("chunks of {chunk}"), &fixture, rows);
             }
-            let mut session = engine.session().unwrap();
-            let mut tokens = vec![argmax(session.prefill(&fixture.ids).unwrap())];
-            while tokens.len() < fixture.greedy.len() {
-                tokens.push(argmax(session.step(tokens[tokens.len() - 1]).unwrap()));
-            }
-            let sure = fixture.margins.iter().take_while(|&&margin| margin > 0.5).count();
-            assert_eq!(tokens[..sure], fixture.greedy[..sure], "{}", fixture.name);
+            continues_like_the_reference(&engine, &fixture);
             let traffic = engine.traffic().unwrap().unwrap();
             assert!(traffic.host_read > Bytes(0), "{traffic:?}");
         }
