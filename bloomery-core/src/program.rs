@@ -158,6 +158,11 @@ impl Program {
         total
     }
 
+    /// Values of a recurrent state over all layers.
+    pub(crate) fn state_len(&self) -> usize {
+        0
+    }
+
     /// Bytes of all buffers for steps of `rows` rows of which `outputs` want logits.
     pub(crate) fn buffer_bytes(&self, rows: usize, outputs: usize) -> Bytes {
         let size = |buffer: &Buffer| match buffer.rows {

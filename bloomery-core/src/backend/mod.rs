@@ -12,7 +12,7 @@ pub(crate) use cuda::CudaBackend;
 
 use crate::error::EngineError;
 use crate::residency::Traffic;
-use crate::state::PageId;
+use crate::state::{PageId, StateId};
 
 /// One step: T rows over S sequences. Decode, batched decode, chunks of prompts and draft checks all look like this.
 #[derive(Debug)]
@@ -25,6 +25,11 @@ pub(crate) struct Batch<'a> {
     pub(crate) sequences: &'a [usize],
     /// Pages of every sequence, with room for all its rows.
     pub(crate) pages: &'a [&'a [PageId]],
+    /// State that every sequence goes on from, `None` for zeros. Empty for models without recurrent states, as is `saves`.
+    pub(crate) states: &'a [Option<StateId>],
+    /// Rows after which a sequence's state is written, and the slots it is written to, ascending. The last row of every
+    /// sequence is among them, and only that may write the slot that its sequence goes on from.
+    pub(crate) saves: &'a [(usize, StateId)],
     /// Rows that something is wanted of, ascending.
     pub(crate) outputs: &'a [usize],
     /// What is wanted of them.
@@ -114,6 +119,21 @@ pub(crate) trait Backend: Send {
 
     /// Bytes of one page over all caches.
     fn page_bytes(&self) -> usize;
+
+    /// Bytes of one recurrent state over all layers; 0 where the model has none.
+    fn state_bytes(&self) -> usize {
+        0
+    }
+
+    /// Appends a state to `out`.
+    fn read_state(&mut self, state: StateId, out: &mut Vec<u8>) {
+        let _ = (state, out);
+    }
+
+    /// Writes what [`read_state`](Self::read_state) gave. `bytes` has [`state_bytes`](Self::state_bytes).
+    fn write_state(&mut self, state: StateId, bytes: &[u8]) {
+        let _ = (state, bytes);
+    }
 
     /// Most pages that [`rebalance`](Self::rebalance) can give; none, if there is nothing to take memory from.
     fn most_pages(&self) -> Option<usize> {
