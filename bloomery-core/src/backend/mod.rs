@@ -25,10 +25,12 @@ pub(crate) struct Batch<'a> {
     pub(crate) sequences: &'a [usize],
     /// Pages of every sequence, with room for all its rows.
     pub(crate) pages: &'a [&'a [PageId]],
-    /// State that every sequence goes on from, `None` for zeros. Empty for models without recurrent states, as is `saves`.
+    /// Recurrent state of every sequence before its first row, zeros where there is none; empty for models without recurrent layers.
+    #[cfg_attr(not(test), expect(dead_code, reason = "recurrent layers come next"))]
     pub(crate) states: &'a [Option<StateId>],
-    /// Rows after which a sequence's state is written, and the slots it is written to, ascending. The last row of every
-    /// sequence is among them, and only that may write the slot that its sequence goes on from.
+    /// Rows after which the state of their sequence is kept, ascending, and where: the last row of every sequence is among them. A
+    /// state that is read may be written by its sequence's last row.
+    #[cfg_attr(not(test), expect(dead_code, reason = "recurrent layers come next"))]
     pub(crate) saves: &'a [(usize, StateId)],
     /// Rows that something is wanted of, ascending.
     pub(crate) outputs: &'a [usize],

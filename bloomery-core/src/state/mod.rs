@@ -10,6 +10,9 @@ mod snapshot;
 pub(crate) use pages::{PAGE, PageId, PagePool};
 pub(crate) use recurrent::Known;
 pub(crate) use sequence::SequenceState;
-pub(crate) use slots::{Kept, StateId, StatePool, StateRef};
+pub(crate) use slots::{Kept, StatePool, StateRef};
 pub(crate) use snapshot::SavedState;
 pub use snapshot::Snapshot;
+
+/// A recurrent state, the same in all layers that have one.
+pub(crate) type StateId = u32;

@@ -3,8 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A slot of the backend, numbered alike for all layers.
-pub(crate) type StateId = u32;
+use super::StateId;
 
 /// A state in a slot, as long as the slot is not given to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
