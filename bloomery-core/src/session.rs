@@ -3,7 +3,7 @@
 use crate::engine::{Engine, Logits, Readout, Turn};
 use crate::error::EngineError;
 use crate::prefix::SlotUse;
-use crate::state::{Known, PAGE, SavedState, SequenceState, Snapshot};
+use crate::state::{Keep, Known, PAGE, SavedState, SequenceState, Snapshot};
 
 /// The tokens of one conversation and what the model remembers of them. `Send`: sessions may move between threads.
 ///
@@ -270,7 +270,7 @@ impl Session {
                 return Err(EngineError::NoStateSlot { total: cache.pool.states.capacity() });
             };
             backend.write_state(slot.id(), &state.bytes);
-            let known = Known { len: held, state: slot, keep: true };
+            let known = Known { len: held, state: slot, keep: Keep::Spaced };
             self.state.recurrent().advance(&[known], &mut cache.pool.states);
         }
         self.state.owe(owed);

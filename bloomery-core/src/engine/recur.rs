@@ -5,7 +5,7 @@ use super::step::{Share, Turn};
 use crate::backend::Backend;
 use crate::error::EngineError;
 use crate::prefix::SlotUse;
-use crate::state::{Known, StateId};
+use crate::state::{Keep, Known, StateId};
 
 /// Empty for models that have none.
 #[derive(Debug, Default)]
@@ -42,11 +42,12 @@ impl Engine {
             );
             let from = last.map(|last| last.state.id());
             // Where the last one stays known there will be one more.
-            let slot_use = if last.is_some_and(|last| !last.keep) { SlotUse::Moment } else { SlotUse::End };
-            let slot = cache.state_slot(slot_use, backend);
-            let Some(slot) = slot.or_else(|| cache.overwrite_end(state, backend)) else { return false };
+            let slot_use =
+                if last.is_some_and(|last| last.keep == Keep::No) { SlotUse::Moment } else { SlotUse::End };
+            let slot = cache.state_slot(slot_use, backend).or_else(|| cache.overwrite_end(state, backend));
+            let Some(slot) = slot.or_else(|| cache.state_slot(SlotUse::End, backend)) else { return false };
             states.from.push(from);
-            states.saved.push(vec![Known { len: first + share.end, state: slot, keep: false }]);
+            states.saved.push(vec![Known { len: first + share.end, state: slot, keep: Keep::No }]);
             true
         });
         if shares.is_empty() {
@@ -63,15 +64,17 @@ impl Engine {
                 let keep = turn.session.state.wants_state(len, goal);
                 let slot_use = match (keep, turn.checks) {
                     (_, true) => SlotUse::Moment,
-                    (true, false) => SlotUse::Checkpoint,
-                    (false, false) => continue,
+                    (Keep::No, false) => continue,
+                    (_, false) => SlotUse::Checkpoint,
                 };
                 let slot = cache.state_slot(slot_use, backend);
                 inner.extend(slot.map(|state| Known { len, state, keep }));
             }
             for end in &mut *saved {
-                let whole = end.len == goal && fed > 1;
-                end.keep = whole || turn.session.state.wants_state(end.len, goal);
+                end.keep = match turn.session.state.wants_state(end.len, goal) {
+                    Keep::No if end.len == goal && fed > 1 => Keep::Spaced,
+                    keep => keep,
+                };
             }
             saved.splice(..0, inner);
             let at = |known: &Known| (row + known.len - first - share.start - 1, known.state.id());

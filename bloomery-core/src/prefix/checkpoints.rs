@@ -3,7 +3,7 @@
 use super::node::{Checkpoint, NodeId, StatePlace};
 use super::tree::{Match, PrefixTree};
 use crate::backend::Backend;
-use crate::state::{Kept, Known, PAGE, PagePool, SequenceState, StateId, StateRef};
+use crate::state::{Keep, Kept, Known, PAGE, PagePool, SequenceState, StateId, StateRef};
 use crate::units::Bytes;
 
 /// What a slot is wanted for.
@@ -43,7 +43,7 @@ impl PrefixTree {
                 if let StatePlace::Resident(resident) = checkpoint.place
                     && len <= state.len()
                 {
-                    let known = Known { len, state: resident, keep: true };
+                    let known = Known { len, state: resident, keep: Keep::Spaced };
                     state.recurrent().adopt(known, &mut pool.states);
                 }
             }
@@ -90,7 +90,7 @@ impl PrefixTree {
     ) {
         for index in 0..state.known().len() {
             let known = state.known()[index];
-            let passes = !known.keep && !(ended && known.len == state.len());
+            let passes = known.keep == Keep::No && !(ended && known.len == state.len());
             if passes || pool.states.kept(known.state).is_some() || !pool.states.has(known.state) {
                 continue;
             }

@@ -182,11 +182,12 @@ impl Run {
         }
         let (start, end) = (session.len(), session.len() + rows);
         let tokens = &self.tokens[start..end];
+        let goal = self.tokens.len();
         if self.embedding.is_some() {
-            return Some(Turn::new(session, tokens, Logits::All).hidden());
+            return Some(Turn::new(session, tokens, Logits::All).hidden().toward(goal));
         }
-        let want = if end == self.tokens.len() { Logits::Last } else { Logits::None };
-        Some(Turn::new(session, tokens, want).needing(self.chooser.needs()).toward(self.tokens.len()))
+        let want = if end == goal { Logits::Last } else { Logits::None };
+        Some(Turn::new(session, tokens, want).needing(self.chooser.needs()).toward(goal))
     }
 
     /// Lets others use what is computed so far.

@@ -8,7 +8,7 @@ mod slots;
 mod snapshot;
 
 pub(crate) use pages::{PAGE, PageId, PagePool};
-pub(crate) use recurrent::Known;
+pub(crate) use recurrent::{Keep, Known};
 pub(crate) use sequence::SequenceState;
 pub(crate) use slots::{Kept, StatePool, StateRef};
 pub(crate) use snapshot::SavedState;

@@ -8,8 +8,18 @@ use super::{StatePool, StateRef};
 pub(crate) struct Known {
     pub(crate) len: usize,
     pub(crate) state: StateRef,
-    /// Whether the sequence may come back to it later.
-    pub(crate) keep: bool,
+    pub(crate) keep: Keep,
+}
+
+/// Why a state stays known when the sequence has gone on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// It does not.
+    No,
+    /// The sequence may be cut there, or near. As it grows fewer of those are needed.
+    Spaced,
+    /// Others part from the sequence there.
+    Branch,
 }
 
 /// Places of a sequence where others part from it that are remembered.
@@ -43,8 +53,12 @@ impl Recurrent {
         self.branches = std::mem::take(&mut other.branches);
     }
 
-    pub(super) fn wants(&self, len: usize, goal: usize) -> bool {
-        self.branches.contains(&len) || is_wanted(len, goal)
+    pub(super) fn wants(&self, len: usize, goal: usize) -> Keep {
+        match is_wanted(len, goal) {
+            _ if self.branches.contains(&len) => Keep::Branch,
+            true => Keep::Spaced,
+            false => Keep::No,
+        }
     }
 
     /// Takes in what a step has saved, all pinned; the sequence goes on from the last.
@@ -56,10 +70,10 @@ impl Recurrent {
         self.branches.retain(|&branch| branch > end.len);
         self.settle(first.len, pool);
         loop {
-            let kept: Vec<usize> =
-                self.known.iter().filter(|known| known.keep).map(|known| known.len).collect();
-            let Some(at) = surplus(&kept, end.len) else { break };
-            self.retain(pool, |known| known.len != kept[at]);
+            let spaced = self.known.iter().filter(|known| known.keep == Keep::Spaced);
+            let spaced: Vec<usize> = spaced.map(|known| known.len).collect();
+            let Some(at) = surplus(&spaced, end.len) else { break };
+            self.retain(pool, |known| known.len != spaced[at]);
         }
     }
 
@@ -73,12 +87,12 @@ impl Recurrent {
 
     /// Whether [`settle`](Self::settle) would find any.
     pub(crate) fn is_unsettled(&self) -> bool {
-        self.known.split_last().is_some_and(|(_, before)| before.iter().any(|known| !known.keep))
+        self.known.split_last().is_some_and(|(_, before)| before.iter().any(|known| known.keep == Keep::No))
     }
 
     /// Lets go of states before `len` that were only for the moment, but for the last.
     pub(crate) fn settle(&mut self, len: usize, pool: &mut StatePool) {
-        self.retain(pool, |known| known.keep || known.len >= len);
+        self.retain(pool, |known| known.keep != Keep::No || known.len >= len);
     }
 
     fn retain(&mut self, pool: &mut StatePool, stays: impl Fn(&Known) -> bool) {

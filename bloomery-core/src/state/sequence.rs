@@ -1,7 +1,7 @@
 //! The state of one sequence. Everything that grows or shrinks with it goes through here.
 
 use super::recurrent::Recurrent;
-use super::{Known, PAGE, PageId, PagePool, StateRef};
+use super::{Keep, Known, PAGE, PageId, PagePool, StateRef};
 use crate::prefix::Mark;
 
 /// Tokens of a sequence, the pages that hold their keys and values, and the recurrent states it knows of its past.
@@ -179,7 +179,7 @@ impl SequenceState {
     }
 
     /// Whether the state after `len` positions is worth keeping where the sequence is to have `goal`.
-    pub(crate) fn wants_state(&self, len: usize, goal: usize) -> bool {
+    pub(crate) fn wants_state(&self, len: usize, goal: usize) -> Keep {
         self.recurrent.wants(len, goal)
     }
 }

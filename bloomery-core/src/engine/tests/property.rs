@@ -211,7 +211,7 @@ impl World<'_> {
 
     fn guess(&mut self, who: usize, guesses: usize, right: usize) {
         let vocab = self.vocab();
-        let (session, tokens) = &mut self.sessions[who];
+        let (session, _) = &mut self.sessions[who];
         let guesses = guesses.min(self.engine.guess_room(1));
         let owed = session.owes();
         let rows: Vec<u32> = (0..=guesses as u32).map(|row| 700 + row).collect();
