@@ -31,6 +31,14 @@ pub(super) fn exp<V: Lanes>(x: V) -> V {
     constant(EXP_MAX).if_less(x, constant(f32::INFINITY), power).nan_of(x)
 }
 
+/// `x / (1 + e^-x)` in each lane.
+#[inline(always)]
+pub(super) fn silu<V: Lanes>(x: V) -> V {
+    // SAFETY: `x` proves that the machine has V's instruction set.
+    let constant = |value| unsafe { V::splat(value) };
+    x.div(constant(1.0).add(exp(constant(0.0).sub(x))))
+}
+
 /// [`exp`] of one value.
 #[inline(always)]
 pub(super) fn exp_one(x: f32) -> f32 {
