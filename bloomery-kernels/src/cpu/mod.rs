@@ -13,6 +13,7 @@ pub mod dots;
 mod embed;
 mod experts;
 mod ffn;
+mod gate;
 mod gemm;
 mod isa;
 mod kv;
@@ -20,6 +21,7 @@ mod lanes;
 mod math;
 mod matrix;
 mod norm;
+mod per_head;
 mod pool;
 mod product;
 mod project;
@@ -46,7 +48,7 @@ pub use pool::Pool;
 pub use project::Part;
 pub use quantized::{Fill, Form, Quantized};
 pub use rope::{HeadSpec, Pairs, RopeSpec, RopeTable, Yarn};
-pub use route::{RouterScore, RouterSpec};
+pub use route::{RouterGroups, RouterScore, RouterSpec, RouterWeights};
 pub use scratch::Scratch;
 
 /// What every kernel needs to run: the worker threads, the instruction set and the rounding of activations.

@@ -93,12 +93,7 @@ impl Rows {
     /// Rows of several sequences, one after the other.
     fn join(all: &[Self]) -> Self {
         let join = |of: fn(&Self) -> &Vec<f32>| all.iter().flat_map(|rows| of(rows).clone()).collect();
-        Self {
-            qkv: join(|r| &r.qkv),
-            z: join(|r| &r.z),
-            beta: join(|r| &r.beta),
-            alpha: join(|r| &r.alpha),
-        }
+        Self { qkv: join(|r| &r.qkv), z: join(|r| &r.z), beta: join(|r| &r.beta), alpha: join(|r| &r.alpha) }
     }
 }
 
@@ -194,8 +189,7 @@ fn by_chunks(head: &HeadRows, s: &mut [Vec<f64>]) -> Vec<Vec<f64>> {
             new.push(row);
         }
         for i in 0..count {
-            let mut row: Vec<f64> =
-                (0..dim).map(|j| sums[i].exp() * dot(&s[j], &head.q[at(i)])).collect();
+            let mut row: Vec<f64> = (0..dim).map(|j| sums[i].exp() * dot(&s[j], &head.q[at(i)])).collect();
             for (t, other) in new.iter().enumerate().take(i + 1) {
                 let a = dot(&head.q[at(i)], &head.k[at(t)]) * keep(i, t);
                 row.iter_mut().zip(other).for_each(|(row, other)| *row += a * other);
@@ -410,7 +404,9 @@ fn other_numbers_of_taps() {
 
 #[test]
 fn bad_calls_are_refused() {
-    for (keys, values, dim, taps) in [(0, 2, 16, 4), (2, 3, 16, 4), (2, 0, 16, 4), (1, 1, 8, 4), (1, 1, 16, 0)] {
+    for (keys, values, dim, taps) in
+        [(0, 2, 16, 4), (2, 3, 16, 4), (2, 0, 16, 4), (1, 1, 8, 4), (1, 1, 16, 0)]
+    {
         assert!(matches!(DeltaShape::new(keys, values, dim, taps), Err(KernelError::Shape { .. })));
     }
     let mut rng = Rng::new(8);
