@@ -1,6 +1,5 @@
 //! What runs a program: the op vocabulary of [`crate::program`] on one kind of device.
 
-mod cache;
 mod cpu;
 #[cfg(feature = "cuda")]
 pub(crate) mod cuda;
@@ -26,11 +25,9 @@ pub(crate) struct Batch<'a> {
     /// Pages of every sequence, with room for all its rows.
     pub(crate) pages: &'a [&'a [PageId]],
     /// Recurrent state of every sequence before its first row, zeros where there is none; empty for models without recurrent layers.
-    #[cfg_attr(not(test), expect(dead_code, reason = "recurrent layers come next"))]
     pub(crate) states: &'a [Option<StateId>],
     /// Rows after which the state of their sequence is kept, ascending, and where: the last row of every sequence is among them. A
     /// state that is read may be written by its sequence's last row.
-    #[cfg_attr(not(test), expect(dead_code, reason = "recurrent layers come next"))]
     pub(crate) saves: &'a [(usize, StateId)],
     /// Rows that something is wanted of, ascending.
     pub(crate) outputs: &'a [usize],
