@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 
+#[expect(dead_code, reason = "this binary uses a part of it")]
 mod common;
 
 use std::sync::mpsc::{self, Receiver};
