@@ -12,9 +12,12 @@ use crate::error::EngineError;
 use crate::state::{PAGE, PageId, SequenceState, StatePool, StateRef};
 use crate::units::Bytes;
 
+/// A beginning that has a recurrent state, and that in its slot or as bytes.
+pub(crate) type Found<'a> = (Vec<u32>, Result<StateRef, &'a [u8]>);
+
 impl PrefixCache {
-    /// The beginnings that have a recurrent state, and where that is.
-    pub(crate) fn checkpoints(&self) -> Vec<(Vec<u32>, Result<StateRef, &[u8]>)> {
+    /// Of all beginnings.
+    pub(crate) fn checkpoints(&self) -> Vec<Found<'_>> {
         let (mut next, mut found) = (vec![(ROOT, Vec::new())], Vec::new());
         while let Some((id, before)) = next.pop() {
             let node = &self.tree.nodes[id];
