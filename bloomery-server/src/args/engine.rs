@@ -35,6 +35,8 @@ pub struct EngineOptions {
     pub queue_depth: Option<usize>,
     /// MiB for prefixes that no slot holds; -1 is no limit, `None` is for the server to choose.
     pub cache_ram: Option<i64>,
+    /// States of recurrent layers that each slot can come back to; `None` is for the engine to choose.
+    pub checkpoints: Option<usize>,
     /// Most tokens of one step, by either name; 0 is no limit of its own.
     pub batch: usize,
     /// See `batch`; `None` is for the engine to choose.
@@ -96,6 +98,7 @@ impl Default for EngineOptions {
             per_slot: None,
             queue_depth: None,
             cache_ram: None,
+            checkpoints: None,
             batch: 2048,
             ubatch: None,
             kv: KvType::F16,
@@ -250,6 +253,7 @@ impl EngineOptions {
             .context_floor(self.fit_floor);
         let builder = self.card_budget.into_iter().fold(builder, EngineBuilder::card_budget);
         let builder = self.card_margin.into_iter().fold(builder, EngineBuilder::card_margin);
+        let builder = self.checkpoints.into_iter().fold(builder, EngineBuilder::checkpoints);
         let builder = self.heat.iter().fold(builder, EngineBuilder::heat);
         let builder = self.step_rows().into_iter().fold(builder, EngineBuilder::step_rows);
         self.threads.into_iter().fold(builder, EngineBuilder::threads)
