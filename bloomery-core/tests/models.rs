@@ -5,7 +5,9 @@
 //! rounded kernels do: medians over positions, because a router tie that flips moves one position by several units.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::print_stdout, reason = "how close the results are")]
 
+#[expect(dead_code, reason = "this binary uses a part of it")]
 mod common;
 
 use bloomery_core::{Engine, Logits, Numerics, Turn};

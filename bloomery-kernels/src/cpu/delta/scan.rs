@@ -183,7 +183,7 @@ impl Row<'_> {
     unsafe fn run<V: Lanes, const R: usize>(self, before: *const f32, after: *mut f32, ahead: bool) {
         let Self { q, k, v, gates: [beta, keep], out } = self;
         let (dim, q, k) = (k.len(), q.as_ptr(), k.as_ptr());
-        // SAFETY (all): this function's own contract.
+        // SAFETY: this function's own contract.
         unsafe {
             let mut both = V::splat(0.0);
             for at in (0..dim).step_by(LANES) {
@@ -194,32 +194,31 @@ impl Row<'_> {
             let groups = v.as_chunks::<R>().0.iter().zip(out.as_chunks_mut::<R>().0);
             for (group, (v, out)) in groups.enumerate() {
                 let (before, after) = (before.add(group * R * dim), after.add(group * R * dim));
-                let mut sums = [[V::splat(0.0); R]; 2];
+                let (mut stored, mut read) = ([V::splat(0.0); R], [V::splat(0.0); R]);
                 for at in (0..dim).step_by(LANES) {
                     let (key, query) = (V::load(k.add(at)), V::load(q.add(at)));
-                    for r in 0..R {
+                    for (r, (stored, read)) in stored.iter_mut().zip(&mut read).enumerate() {
                         let from = before.add(r * dim + at);
                         let state = V::load(from);
                         if ahead {
                             prefetch(from.wrapping_add(AHEAD).cast());
                         }
-                        sums[0][r] = state.fma(key, sums[0][r]);
-                        sums[1][r] = state.fma(query, sums[1][r]);
+                        *stored = state.fma(key, *stored);
+                        *read = state.fma(query, *read);
                     }
                 }
                 let mut writes = [V::splat(0.0); R];
-                let sums = V::sums(sums);
+                let [stored, read] = V::sums([stored, read]);
                 for r in 0..R {
-                    let (stored, read) = (keep * sums[0][r], keep * sums[1][r]);
-                    let write = beta * (v[r] - stored);
-                    out[r] = write.mul_add(both, read);
+                    let write = beta * (v[r] - keep * stored[r]);
+                    out[r] = write.mul_add(both, keep * read[r]);
                     writes[r] = V::splat(write);
                 }
                 for at in (0..dim).step_by(LANES) {
                     let key = V::load(k.add(at));
-                    for r in 0..R {
+                    for (r, write) in writes.iter().enumerate() {
                         let state = V::load(before.add(r * dim + at));
-                        key.fma(writes[r], state.mul(kept)).store(after.add(r * dim + at));
+                        key.fma(*write, state.mul(kept)).store(after.add(r * dim + at));
                     }
                 }
             }
