@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{Call, DeltaRun, DeltaScratch, DeltaShape};
 use crate::cpu::Cpu;
-use crate::cpu::lanes::{Kernel, LANES, Lanes, dispatch};
+use crate::cpu::lanes::{Kernel, LANES, Lanes, dispatch, prefetch};
 use crate::cpu::shared::Shared;
 
 /// Bytes of a slice of a state that stays in the first-level cache while rows go over it.
@@ -15,6 +15,8 @@ const MANY_ROWS: usize = 4;
 const GROUP: usize = 4;
 /// Tasks wanted for each thread.
 const TASKS_PER_THREAD: usize = 4;
+/// Values that are asked for ahead of use.
+const AHEAD: usize = 1024;
 /// Channels of a task that copies rows into a state.
 const RING_CHANNELS: usize = 2048;
 
@@ -148,10 +150,12 @@ impl Kernel for Slice<'_> {
             // SAFETY: both states have `rows.len() * dim` values, which are this task's; they are the same memory or
             // do not overlap; the instruction set is the caller's promise.
             unsafe {
-                if V::TILE == 4 {
-                    step.run::<V, 2>(state, next);
-                } else {
-                    step.run::<V, GROUP>(state, next);
+                let ahead = row == run.first;
+                match (V::TILE, ahead) {
+                    (4, true) => step.run::<V, 2>(state, next, true),
+                    (4, false) => step.run::<V, 2>(state, next, false),
+                    (_, true) => step.run::<V, GROUP>(state, next, true),
+                    (_, false) => step.run::<V, GROUP>(state, next, false),
                 }
             }
             state = next.cast_const();
@@ -169,16 +173,17 @@ struct Row<'a> {
 }
 
 impl Row<'_> {
-    /// From the state before to the state after the row, `R` value rows at once.
+    /// From the state before to the state after the row, `R` value rows at once. `ahead`: asks for what is used next, where the
+    /// state is in no cache yet.
     ///
     /// # Safety
     /// Both states have `v.len()` rows of `k.len()` values and are the same or do not overlap; `v` and `out` have a multiple
     /// of `R` values, `q` and `k` the same multiple of 16; the machine has the instruction set of `V`.
     #[inline(always)]
-    unsafe fn run<V: Lanes, const R: usize>(self, before: *const f32, after: *mut f32) {
+    unsafe fn run<V: Lanes, const R: usize>(self, before: *const f32, after: *mut f32, ahead: bool) {
         let Self { q, k, v, gates: [beta, keep], out } = self;
         let (dim, q, k) = (k.len(), q.as_ptr(), k.as_ptr());
-        // SAFETY (all): this function's own contract.
+        // SAFETY: this function's own contract.
         unsafe {
             let mut both = V::splat(0.0);
             for at in (0..dim).step_by(LANES) {
@@ -189,27 +194,31 @@ impl Row<'_> {
             let groups = v.as_chunks::<R>().0.iter().zip(out.as_chunks_mut::<R>().0);
             for (group, (v, out)) in groups.enumerate() {
                 let (before, after) = (before.add(group * R * dim), after.add(group * R * dim));
-                let mut sums = [[V::splat(0.0); R]; 2];
+                let (mut stored, mut read) = ([V::splat(0.0); R], [V::splat(0.0); R]);
                 for at in (0..dim).step_by(LANES) {
                     let (key, query) = (V::load(k.add(at)), V::load(q.add(at)));
-                    for r in 0..R {
-                        let state = V::load(before.add(r * dim + at));
-                        sums[0][r] = state.fma(key, sums[0][r]);
-                        sums[1][r] = state.fma(query, sums[1][r]);
+                    for (r, (stored, read)) in stored.iter_mut().zip(&mut read).enumerate() {
+                        let from = before.add(r * dim + at);
+                        let state = V::load(from);
+                        if ahead {
+                            prefetch(from.wrapping_add(AHEAD).cast());
+                        }
+                        *stored = state.fma(key, *stored);
+                        *read = state.fma(query, *read);
                     }
                 }
                 let mut writes = [V::splat(0.0); R];
+                let [stored, read] = V::sums([stored, read]);
                 for r in 0..R {
-                    let (stored, read) = (keep * sums[0][r].sum(), keep * sums[1][r].sum());
-                    let write = beta * (v[r] - stored);
-                    out[r] = write.mul_add(both, read);
+                    let write = beta * (v[r] - keep * stored[r]);
+                    out[r] = write.mul_add(both, keep * read[r]);
                     writes[r] = V::splat(write);
                 }
                 for at in (0..dim).step_by(LANES) {
                     let key = V::load(k.add(at));
-                    for r in 0..R {
+                    for (r, write) in writes.iter().enumerate() {
                         let state = V::load(before.add(r * dim + at));
-                        key.fma(writes[r], state.mul(kept)).store(after.add(r * dim + at));
+                        key.fma(*write, state.mul(kept)).store(after.add(r * dim + at));
                     }
                 }
             }

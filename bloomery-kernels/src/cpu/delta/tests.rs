@@ -178,9 +178,9 @@ fn by_chunks(head: &HeadRows, s: &mut [Vec<f64>]) -> Vec<Vec<f64>> {
         let keep = |i: usize, j: usize| (sums[i] - sums[j]).exp();
         // (I + A) N = beta (V - e^G K S), by forward substitution.
         let mut new: Vec<Vec<f64>> = Vec::new();
-        for i in 0..count {
+        for (i, sum) in sums.iter().enumerate() {
             let mut row: Vec<f64> = (0..dim)
-                .map(|j| head.beta[at(i)] * (head.v[at(i)][j] - sums[i].exp() * dot(&s[j], &head.k[at(i)])))
+                .map(|j| head.beta[at(i)] * (head.v[at(i)][j] - sum.exp() * dot(&s[j], &head.k[at(i)])))
                 .collect();
             for (t, other) in new.iter().enumerate() {
                 let a = head.beta[at(i)] * dot(&head.k[at(i)], &head.k[at(t)]) * keep(i, t);
@@ -188,8 +188,8 @@ fn by_chunks(head: &HeadRows, s: &mut [Vec<f64>]) -> Vec<Vec<f64>> {
             }
             new.push(row);
         }
-        for i in 0..count {
-            let mut row: Vec<f64> = (0..dim).map(|j| sums[i].exp() * dot(&s[j], &head.q[at(i)])).collect();
+        for (i, sum) in sums.iter().enumerate() {
+            let mut row: Vec<f64> = (0..dim).map(|j| sum.exp() * dot(&s[j], &head.q[at(i)])).collect();
             for (t, other) in new.iter().enumerate().take(i + 1) {
                 let a = dot(&head.q[at(i)], &head.k[at(t)]) * keep(i, t);
                 row.iter_mut().zip(other).for_each(|(row, other)| *row += a * other);
