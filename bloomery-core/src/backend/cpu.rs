@@ -1,5 +1,7 @@
 //! The CPU backend: every op of the vocabulary is one kernel call.
 
+use std::sync::Arc;
+
 use bloomery_gguf::Gguf;
 use bloomery_kernels::cpu::{
     Activation, AttentionScratch, AttentionSpec, Cpu, Experts, Ffn, HeadSpec, KernelError, Matrix, Norm,
@@ -29,7 +31,7 @@ pub(crate) struct CpuBackend {
 
 /// What steps only read.
 struct Model {
-    gguf: Gguf,
+    gguf: Arc<Gguf>,
     program: Program,
     weights: Weights,
     vectors: Vec<Vec<f32>>,
