@@ -66,7 +66,7 @@ pub(super) struct Memory {
 }
 
 /// Queries times heads that are scored at a time: 16 MB of scores for 16 384 positions.
-const QUERIES: usize = 256;
+pub(super) const QUERIES: usize = 256;
 
 impl Memory {
     pub(super) fn new(rows: Vec<f32>, width: usize) -> Self {

@@ -3,3 +3,4 @@
 mod fixture;
 mod head;
 mod prompt;
+mod shapes;

@@ -313,7 +313,7 @@ impl EngineBuilder {
         }
         let gguf = self.source.open(&self)?;
         let mut def = arch::define(gguf.metadata())?;
-        let head = HeadPlan::find(&gguf, &def, self.head.as_ref())?;
+        let head = HeadPlan::find(&gguf, def.hidden, self.head.as_ref())?;
         if head.is_some() {
             // Longer prompts are not asked for, so that no memory is kept for them.
             def.context = def.context.min(LONGEST);
@@ -338,6 +338,7 @@ impl EngineBuilder {
             def: &def,
             program: &program,
             weights: &weights,
+            head: head.as_ref(),
             context: self.context,
             floor: self.context_floor.max(1),
             sessions: self.sessions,

@@ -6,6 +6,7 @@ use bloomery_kernels::cpu::{KvType, Numerics};
 use super::cards::{Card, Cards};
 use super::fit::{Demand, Fit, Room, fit};
 use super::{CardPick, Context, HostFacts, Placement, Split, SplitOptions};
+use crate::decide::HeadPlan;
 use crate::def::ModelDef;
 use crate::error::{PlanError, Term};
 use crate::program::Program;
@@ -19,6 +20,8 @@ pub(super) struct Question<'a> {
     pub(super) def: &'a ModelDef,
     pub(super) program: &'a Program,
     pub(super) weights: &'a Weights,
+    /// Of a decision model.
+    pub(super) head: Option<&'a HeadPlan>,
     pub(super) context: Context,
     /// Shortest context that the plan may choose.
     pub(super) floor: usize,
@@ -169,10 +172,15 @@ impl Question<'_> {
         }
     }
 
-    /// Prefixes outside the pool, wherever the model is.
-    pub(super) fn parked(&self) -> Option<Term> {
+    /// Prefixes outside the pool.
+    fn parked(&self) -> Option<Term> {
         let detail = "at most".to_owned();
         (self.cache_ram > Bytes(0)).then_some(Term { what: "parked prefixes", bytes: self.cache_ram, detail })
+    }
+
+    /// What is in host memory wherever the model is.
+    pub(super) fn beside(&self) -> impl Iterator<Item = Term> {
+        self.head.map(|head| head.term(self.def.context, self.sessions)).into_iter().chain(self.parked())
     }
 
     pub(super) fn host_room(&self) -> Room {
@@ -189,7 +197,7 @@ impl Question<'_> {
         let step_rows = self.step_rows.unwrap_or(STEP_ROWS);
         let scratch = self.program.buffer_bytes(step_rows, step_rows.min(self.sessions));
         let mut after = vec![term("scratch", scratch)];
-        after.extend(self.parked());
+        after.extend(self.beside());
         let why = (!tried.is_empty()).then(|| tried.join("; "));
         let fit = fit(self.demand(before, after), self.context, &self.host_room())
             .map_err(|error| error.after(tried))?;

@@ -81,7 +81,7 @@ impl Dims {
     }
 
     /// Every tensor by the name it has in a one-file model, with its shape as rows and columns.
-    pub(super) fn tensors(&self) -> Vec<(String, Vec<usize>)> {
+    pub(crate) fn tensors(&self) -> Vec<(String, Vec<usize>)> {
         let Self { hidden: h, width: w, feed_forward: f, .. } = *self;
         let mut all = Vec::new();
         let mut add = |name: &str, shape: &[usize]| all.push((name.to_owned(), shape.to_vec()));

@@ -14,10 +14,10 @@ pub use error::HeadError;
 
 use tensors::Tensors;
 
-use super::maths::{LayerNorm, Linear};
+use super::maths::{LayerNorm, Linear, QUERIES};
 use super::question::Criteria;
-use crate::def::ModelDef;
-use crate::error::LoadError;
+use crate::error::{LoadError, Term};
+use crate::units::Bytes;
 
 /// Where a head is, and its sizes. No weight has been read.
 #[derive(Debug, Clone)]
@@ -39,7 +39,7 @@ impl HeadPlan {
     /// Finds the head of a model, if it has one.
     pub(crate) fn find(
         gguf: &Gguf,
-        def: &ModelDef,
+        hidden: usize,
         files: Option<&HeadFiles>,
     ) -> Result<Option<Self>, LoadError> {
         let architecture = gguf.metadata().architecture()?;
@@ -50,15 +50,15 @@ impl HeadPlan {
         };
         match (architecture, kind, files) {
             ("clef", Some("clef"), None) => {
-                let dims = one_file::read_dims(gguf, def.hidden)?;
+                let dims = one_file::read_dims(gguf, hidden)?;
                 Ok(Some(Self { dims, file: None }))
             }
             ("clef", Some("clef"), Some(_)) => refuse("the model has one of its own"),
             ("qwen35", None, Some(files)) => {
                 let config = files.config.clone().unwrap_or_else(|| release::config_beside(&files.weights));
                 let dims = release::read_config(&config)?;
-                if dims.hidden != def.hidden {
-                    let why = format!("{}: the model's is {}", dims.hidden, def.hidden);
+                if dims.hidden != hidden {
+                    let why = format!("{}: the model's is {}", dims.hidden, hidden);
                     return Err(HeadError::Config { key: "hidden_size".to_owned(), why }.into());
                 }
                 Ok(Some(Self { dims, file: Some(files.weights.clone()) }))
@@ -74,6 +74,15 @@ impl HeadPlan {
             (_, None, Some(_)) => refuse("heads are made for qwen35"),
             (_, None, None) => Ok(None),
         }
+    }
+
+    /// What it takes of host memory: its weights, and for each of `sessions` what is kept of a prompt.
+    pub(crate) fn term(&self, longest: usize, sessions: usize) -> Term {
+        let parameters = self.dims.parameters();
+        // Rows, the same transposed, and scores.
+        let kept = longest as u64 * (2 * self.dims.width + QUERIES) as u64 * sessions as u64;
+        let detail = format!("{parameters} values in f32, {sessions} prompts of up to {longest} tokens");
+        Term { what: "decision head", bytes: Bytes(4 * (parameters + kept)), detail }
     }
 
     /// Reads the weights.

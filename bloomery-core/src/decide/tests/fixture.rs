@@ -73,17 +73,8 @@ pub(super) fn dims() -> Dims {
 pub(super) fn seat(name: &str, threads: usize) -> Seat {
     let gguf = gguf(name);
     let files = HeadFiles { weights: path("joint_head.safetensors"), config: None };
-    let def = crate::def::ModelDef {
-        architecture: gguf.metadata().architecture().unwrap().to_owned(),
-        hidden: 64,
-        vocab: 1024,
-        context: 4096,
-        layers: Vec::new(),
-        norm: crate::def::Norm { eps: 1e-6 },
-        head_bias: crate::def::Bias::None,
-    };
     let files = name.starts_with("backbone").then_some(&files);
-    let plan = HeadPlan::find(&gguf, &def, files).unwrap().unwrap();
+    let plan = HeadPlan::find(&gguf, 64, files).unwrap().unwrap();
     assert_eq!(plan.dims, dims());
     Seat::load(&plan, &gguf, NonZeroUsize::new(threads).unwrap(), Isa::detect()).unwrap()
 }
