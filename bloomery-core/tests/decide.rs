@@ -49,24 +49,43 @@ impl Case {
         decider.clone().with_longest(longest).decide(&self.state, &self.questions).unwrap()
     }
 
-    /// The largest difference of a question's numbers from the recorded ones, which are in the order of the prompt.
-    fn off(&self, decider: &Decider, recorded: &Value, found: &[Vec<f64>]) -> f64 {
+    /// The largest difference of logits from the recorded ones, which are in the order of the prompt.
+    fn logits_off(&self, decider: &Decider, decision: &Decision) -> f64 {
         let prompt = decider.prompt(&self.state, &self.questions).unwrap();
         let mut worst = 0.0_f64;
-        for ((field, recorded), found) in prompt.fields.iter().zip(recorded.as_array().unwrap()).zip(found) {
-            let recorded = recorded.as_array().unwrap();
-            assert_eq!(recorded.len(), found.len());
+        let recorded = self.expected["questions"].as_array().unwrap();
+        for ((field, recorded), answer) in prompt.fields.iter().zip(recorded).zip(&decision.answers) {
+            let recorded = recorded["logits"].as_array().unwrap();
+            assert_eq!((recorded.len(), answer.logits.len()), (field.options.len(), field.options.len()));
             for (option, recorded) in field.options.iter().zip(recorded) {
-                worst = worst.max((found[option.index] - recorded.as_f64().unwrap()).abs());
+                let found = f64::from(answer.logits[option.index]);
+                worst = worst.max((found - recorded.as_f64().unwrap()).abs());
+            }
+        }
+        worst
+    }
+
+    /// The largest difference of probabilities from those of the quantised model.
+    fn quantised_off(&self, decision: &Decision) -> f64 {
+        let mut worst = 0.0_f64;
+        for (question, answer) in self.questions.iter().zip(&decision.answers) {
+            let recorded = &self.expected["q8_0_exact"][&question.id];
+            for (index, found) in answer.probabilities().into_iter().enumerate() {
+                let recorded = match &answer.value {
+                    bloomery_core::decide::Value::Choice { options, .. } => &recorded[&options[index].0],
+                    bloomery_core::decide::Value::Score { .. } => &recorded[index.to_string()],
+                    _ => &recorded[index],
+                };
+                worst = worst.max((found - recorded.as_f64().unwrap()).abs());
             }
         }
         worst
     }
 }
 
-/// A key of every question.
-fn column(expected: &Value, key: &str) -> Value {
-    expected["questions"].as_array().unwrap().iter().map(|question| question[key].clone()).collect()
+/// Cases whose answers are known of the quantised model.
+fn quantised() -> impl Iterator<Item = Case> {
+    CASES.into_iter().map(Case::read).filter(|case| case.expected.get("q8_0_exact").is_some())
 }
 
 #[test]
@@ -75,11 +94,7 @@ fn answers_are_those_of_the_release() {
         let decider = decider(file, Numerics::Exact, 1);
         for case in CASES.map(Case::read) {
             let decision = case.decide(&decider);
-            let logits = |answer: &bloomery_core::decide::Answer| {
-                answer.logits.iter().map(|&logit| f64::from(logit)).collect::<Vec<f64>>()
-            };
-            let found: Vec<Vec<f64>> = decision.answers.iter().map(logits).collect();
-            let off = case.off(&decider, &column(&case.expected, "logits"), &found);
+            let off = case.logits_off(&decider, &decision);
             println!("{file} {}: logits differ by {off:.1e}", case.name);
             // Recorded in f64 but for the delta rule: good to 1e-5.
             assert!(off <= 1e-4, "{file} {}: {off}", case.name);
@@ -95,10 +110,8 @@ fn answers_are_those_of_the_release() {
 #[test]
 fn a_quantised_model_decides_as_its_values_do() {
     let decider = decider("clef-q8_0.gguf", Numerics::Exact, 1);
-    for case in CASES.map(Case::read).iter().filter(|case| case.expected.get("q8_0_exact").is_some()) {
-        let decision = case.decide(&decider);
-        let found: Vec<Vec<f64>> = decision.answers.iter().map(|answer| answer.probabilities()).collect();
-        let off = case.off(&decider, &case.expected["q8_0_exact"], &found);
+    for case in quantised() {
+        let off = case.quantised_off(&case.decide(&decider));
         println!("{}: probabilities differ by {off:.1e}", case.name);
         assert!(off <= 2e-5, "{}: {off}", case.name);
     }
@@ -107,10 +120,8 @@ fn a_quantised_model_decides_as_its_values_do() {
 #[test]
 fn rounded_activations_change_little() {
     let decider = decider("clef-q8_0.gguf", Numerics::Fast, 1);
-    for case in CASES.map(Case::read).iter().filter(|case| case.expected.get("q8_0_exact").is_some()) {
-        let decision = case.decide(&decider);
-        let found: Vec<Vec<f64>> = decision.answers.iter().map(|answer| answer.probabilities()).collect();
-        let off = case.off(&decider, &case.expected["q8_0_exact"], &found);
+    for case in quantised() {
+        let off = case.quantised_off(&case.decide(&decider));
         println!("{}: probabilities differ by {off:.1e}", case.name);
         assert!(off <= 0.02, "{}: {off}", case.name);
     }

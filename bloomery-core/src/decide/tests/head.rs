@@ -41,7 +41,8 @@ fn logits_probabilities_and_both_confidences() {
     for file in ["clef-bf16.gguf", "backbone-bf16.gguf"] {
         let seat = seat(file, 2);
         let mut worst = 0.0_f64;
-        for case in CASES.map(Case::read) {
+        // The hidden states of `many` are nearly a megabyte; tests/decide.rs has them computed.
+        for case in CASES.map(Case::read).iter().filter(|case| case.name != "many") {
             let what = format!("{file} {}", case.name);
             let prompt = case.prompt(&tokenizer);
             let decision = decide(&seat, &prompt, &case.hidden(), 128).unwrap();
