@@ -244,6 +244,12 @@ pub enum EngineError {
         /// Pages of the pool.
         total: usize,
     },
+    /// There is no slot for the recurrent state of a session, and none that could be taken from a prefix.
+    #[error("all {total} slots for recurrent states are in use")]
+    NoStateSlot {
+        /// Slots in all.
+        total: usize,
+    },
     /// The pool was to change its size, and there are no experts that could give or take memory.
     #[error(
         "the pool has the size it was planned with: only where a card has a part of the experts it can change"

@@ -4,7 +4,10 @@ mod constrain;
 mod facts;
 mod readout;
 mod rebalance;
+mod recur;
 mod step;
+#[cfg(test)]
+mod tests;
 
 pub use facts::Facts;
 pub(crate) use readout::Readout;
@@ -31,6 +34,7 @@ use crate::plan::{EngineBuilder, ModelSource, Placement, Plan, Progress};
 use crate::prefix::{PrefixCache, PrefixStats};
 use crate::residency::Traffic;
 use crate::session::Session;
+use crate::state::StatePool;
 use crate::tokenizer::Tokenizer;
 use crate::units::Bytes;
 
@@ -97,7 +101,9 @@ impl Engine {
         let template = ChatTemplate::from_metadata(meta, text(tokenizer.bos()), text(tokenizer.eos()))?;
         let defaults = Params::from_metadata(meta)?;
         let facts = Facts::of(&plan.gguf)?;
-        let cache = PrefixCache::new(u32::try_from(plan.pages).unwrap_or(u32::MAX), plan.cache_ram);
+        let states =
+            StatePool::new(u32::try_from(plan.states.slots).unwrap_or(u32::MAX), plan.states.reserve);
+        let cache = PrefixCache::new(u32::try_from(plan.pages).unwrap_or(u32::MAX), states, plan.cache_ram);
         let bytes_per_token = plan.bytes_per_token();
         let fingerprint = fingerprint(&plan);
         let (model, context, terms) = (plan.def.clone(), plan.context, plan.terms.clone());

@@ -127,6 +127,7 @@ pub struct EngineBuilder {
     sessions: usize,
     pool: Option<usize>,
     cache_ram: Bytes,
+    checkpoints: Option<usize>,
     step_rows: Option<usize>,
     threads: Option<NonZeroUsize>,
     numerics: Numerics,
@@ -150,6 +151,7 @@ impl EngineBuilder {
             sessions: 1,
             pool: None,
             cache_ram: Bytes(0),
+            checkpoints: None,
             step_rows: None,
             threads: None,
             numerics: Numerics::Fast,
@@ -216,6 +218,13 @@ impl EngineBuilder {
     /// Host memory for prefixes that had to leave the pool. Default none: they are forgotten.
     pub fn cache_ram(self, cache_ram: Bytes) -> Self {
         Self { cache_ram, ..self }
+    }
+
+    /// States of its past that each session can come back to in models with recurrent layers: where a text changes, it is run
+    /// again from the last of them. Other models have no use for them. Default 8, and fewer where they would take more than a
+    /// 16th of what weights leave; those that have to go move to [`cache_ram`](Self::cache_ram).
+    pub fn checkpoints(self, checkpoints: usize) -> Self {
+        Self { checkpoints: Some(checkpoints), ..self }
     }
 
     /// Most rows of one step (llama.cpp's ubatch). Default 512; on a card 2048 where that takes little of its memory, and
@@ -348,6 +357,8 @@ impl EngineBuilder {
             numerics: self.numerics,
             kv,
             page_bytes,
+            state_bytes: Bytes::of(program.state_len(), size_of::<f32>()),
+            checkpoints: self.checkpoints,
             host,
             options: &self.split,
         };
@@ -361,6 +372,7 @@ impl EngineBuilder {
         Ok(Plan {
             context: choice.fit.context,
             pages: choice.fit.pages,
+            states: choice.states,
             cache_ram: self.cache_ram,
             terms: choice.fit.terms,
             available: choice.available,

@@ -5,7 +5,7 @@ use bloomery_kernels::cpu::{KvType, Numerics};
 
 use super::cards::{Card, Cards};
 use super::fit::{Demand, Fit, Room, fit};
-use super::{CardPick, Context, HostFacts, Placement, Split, SplitOptions};
+use super::{CardPick, Context, HostFacts, Placement, Split, SplitOptions, StateSlots};
 use crate::decide::HeadPlan;
 use crate::def::ModelDef;
 use crate::error::{PlanError, Term};
@@ -36,6 +36,10 @@ pub(super) struct Question<'a> {
     pub(super) kv: KvType,
     /// Keys and values of a page in all layers.
     pub(super) page_bytes: Bytes,
+    /// One recurrent state over all layers.
+    pub(super) state_bytes: Bytes,
+    /// States of its past that each session can come back to, unless that is for the plan to choose.
+    pub(super) checkpoints: Option<usize>,
     pub(super) host: HostFacts,
     pub(super) options: &'a SplitOptions,
 }
@@ -50,6 +54,7 @@ pub(super) struct Choice {
     pub(super) card: Option<Card>,
     pub(super) split: Option<Split>,
     pub(super) fit: Fit,
+    pub(super) states: StateSlots,
     pub(super) step_rows: usize,
     /// What the plan takes of host memory beside a card's.
     pub(super) host_terms: Vec<Term>,
@@ -172,6 +177,12 @@ impl Question<'_> {
         }
     }
 
+    /// Slots for recurrent states where weights leave so much memory.
+    pub(super) fn states(&self, memory: Bytes) -> (StateSlots, Option<Term>) {
+        let states = StateSlots::of(self.state_bytes, self.sessions, self.checkpoints, memory);
+        (states, states.term(self.state_bytes))
+    }
+
     /// Prefixes outside the pool.
     fn parked(&self) -> Option<Term> {
         let detail = "at most".to_owned();
@@ -196,7 +207,10 @@ impl Question<'_> {
         let before = vec![self.file_term(), term("norms and biases", self.weights.vector_bytes())];
         let step_rows = self.step_rows.unwrap_or(STEP_ROWS);
         let scratch = self.program.buffer_bytes(step_rows, step_rows.min(self.sessions));
-        let mut after = vec![term("scratch", scratch)];
+        let weights = before.iter().map(|term| term.bytes).sum();
+        let (states, term_of_states) = self.states(self.host.available.saturating_sub(weights));
+        let mut after: Vec<Term> = term_of_states.into_iter().collect();
+        after.push(term("scratch", scratch));
         after.extend(self.beside());
         let why = (!tried.is_empty()).then(|| tried.join("; "));
         let fit = fit(self.demand(before, after), self.context, &self.host_room())
@@ -206,6 +220,7 @@ impl Question<'_> {
             card: None,
             split: None,
             fit,
+            states,
             step_rows,
             host_terms: Vec::new(),
             available: self.host.available,

@@ -16,6 +16,7 @@ mod rates;
 #[cfg(any(feature = "cuda", test))]
 mod slots;
 mod split;
+mod states;
 
 pub use builder::{EngineBuilder, ModelSource};
 pub(crate) use cards::Card;
@@ -28,6 +29,7 @@ pub use split::ResidencyMode;
 #[cfg(any(feature = "cuda", test))]
 pub(crate) use split::{LayerSplit, SlotPool};
 pub(crate) use split::{Split, SplitOptions};
+pub(crate) use states::StateSlots;
 
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -51,6 +53,7 @@ pub struct Plan {
     pub(crate) context: usize,
     /// Of all sessions together.
     pub(crate) pages: usize,
+    pub(crate) states: StateSlots,
     pub(crate) cache_ram: Bytes,
     pub(crate) sessions: usize,
     pub(crate) step_rows: usize,

@@ -144,6 +144,7 @@ impl Run {
     pub(super) fn propose(&mut self, engine: &Engine, most: usize) {
         // Where the budget is used up inside a character, one more token is all that is known to be wanted.
         let left = self.remaining().unwrap_or(usize::MAX).max(1);
+        let most = if self.session.as_ref().is_some_and(Session::owes) { 0 } else { most };
         let room = left.min(engine.context() - self.known()).saturating_sub(1).min(most);
         if let Some(drafter) = &mut self.drafter {
             drafter.propose(room);
@@ -177,7 +178,7 @@ impl Run {
     pub(super) fn turn(&mut self, rows: usize) -> Option<Turn<'_>> {
         let session = self.session.as_mut()?;
         if !self.guessed.is_empty() {
-            return Some(Turn::new(session, &self.guessed, Logits::All));
+            return Some(Turn::new(session, &self.guessed, Logits::All).checking());
         }
         let (start, end) = (session.len(), session.len() + rows);
         let tokens = &self.tokens[start..end];
@@ -185,14 +186,22 @@ impl Run {
             return Some(Turn::new(session, tokens, Logits::All).hidden());
         }
         let want = if end == self.tokens.len() { Logits::Last } else { Logits::None };
-        Some(Turn::new(session, tokens, want).needing(self.chooser.needs()))
+        Some(Turn::new(session, tokens, want).needing(self.chooser.needs()).toward(self.tokens.len()))
     }
 
     /// Lets others use what is computed so far.
+    pub(super) fn publish_running(&mut self) {
+        self.session.iter_mut().for_each(Session::publish_running);
+    }
+
+    /// Lets others go on where the job ends.
     pub(super) fn publish(&mut self) {
-        if let Some(session) = &mut self.session {
-            session.publish();
-        }
+        self.session.iter_mut().for_each(Session::publish);
+    }
+
+    /// Says that another job's prompt begins with the first `len` tokens.
+    pub(super) fn is_followed_to(&mut self, len: usize) {
+        self.session.iter_mut().for_each(|session| session.branch_at(len));
     }
 
     pub(super) fn show(&self, status: &mut SlotStatus) {

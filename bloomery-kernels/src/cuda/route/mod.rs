@@ -116,7 +116,8 @@ impl Route {
         let addresses = x.address() | gain.address() | normed.address() | scratch.address() | router_address;
         let rule = || "a multiple of 16".to_owned();
         CudaError::require(NAME, "an address", addresses, addresses.is_multiple_of(16), rule)?;
-        let RouterScore::Softmax = spec.score;
+        let plain = spec.score == RouterScore::Softmax && spec.groups.is_none();
+        require("scores of a router that are not softmax, or groups", 1, plain, &|| "0".to_owned())?;
         Ok(RouteArgs {
             x: x.address(),
             gain: gain.address(),
