@@ -102,7 +102,7 @@ fn answers_of_a_quantised_model() {
         }
     }
     // The weights are taken as they are; what moves is the trunk's activations, which are rounded to 8 bits.
-    assert!(worst <= 0.02, "{worst}");
+    assert!(worst <= 0.03, "{worst}");
     assert_eq!(post(&server, "/v1/systemone", &text("request-lenient.json")).0, 200);
 }
 
