@@ -152,6 +152,14 @@ fn the_most_options_in_any_company() {
 }
 
 #[test]
+fn a_prompt_of_the_greatest_length() {
+    // Weights over positions are rows of 64 KiB here.
+    let dims = Dims { hidden: 32, width: 32, feed_forward: 32, heads: 4, routing: 2, decoder: 2 };
+    let decision = decide(&seat(dims, None, 2), &prompt(16_384, &[3, 2]), 2048);
+    assert_eq!(decision.answers.len(), 2);
+}
+
+#[test]
 fn heads_without_layers() {
     let dims = Dims { hidden: 24, width: 8, feed_forward: 1, heads: 2, routing: 0, decoder: 0 };
     let decision = decide(&seat(dims, None, 1), &prompt(60, &[2]), 60);
