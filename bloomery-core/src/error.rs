@@ -7,6 +7,7 @@ use bloomery_kernels::cpu::KernelError;
 
 use crate::chat::TemplateError;
 use crate::constrain::ConstraintError;
+use crate::decide::HeadError;
 use crate::residency::HeatError;
 use crate::sampling::SamplingError;
 use crate::tokenizer::TokenizerError;
@@ -72,6 +73,9 @@ pub enum LoadError {
         /// Their names.
         names: Vec<String>,
     },
+    /// A decision head is broken, or does not fit the model.
+    #[error(transparent)]
+    Head(#[from] HeadError),
     /// A shape there is no kernel for.
     #[error("kernel: {0}")]
     Kernel(#[from] KernelError),

@@ -25,6 +25,7 @@ use crate::backend::CudaBackend;
 use crate::backend::{Backend, CpuBackend, GraphFacts};
 use crate::chat::ChatTemplate;
 use crate::constrain::{Compiler, GrammarError};
+use crate::decide::Seat;
 use crate::def::ModelDef;
 use crate::draft::Price;
 use crate::error::{EngineError, LoadError, Term};
@@ -75,6 +76,8 @@ pub(crate) struct Inner {
     backend: Mutex<Box<dyn Backend>>,
     /// What steps take; held for moments only, and never while another lock is waited for.
     price: Mutex<Price>,
+    /// Of a decision model.
+    pub(crate) seat: Option<Arc<Seat>>,
     /// Made when the first constraint is asked for: a vocabulary of 150 000 takes half a second.
     compiler: OnceLock<Result<Compiler, GrammarError>>,
 }
@@ -107,6 +110,10 @@ impl Engine {
         let host_terms = plan.host_terms.clone();
         let (max_sessions, step_rows) = (plan.sessions, plan.step_rows);
         let (placement, device) = (plan.placement, plan.device());
+        let seat = match &plan.head {
+            Some(head) => Some(Arc::new(Seat::load(head, &plan.gguf, plan.threads, plan.isa)?)),
+            None => None,
+        };
         // The first step of a shape loads kernels on a card, the second captures a graph.
         let warming = if placement == Placement::Cpu { 0 } else { 2 };
         let backend = backend(plan, fingerprint, cache.pool.capacity(), progress)?;
@@ -130,6 +137,7 @@ impl Engine {
                 cache: Mutex::new(cache),
                 backend: Mutex::new(backend),
                 price: Mutex::new(Price::new(warming)),
+                seat,
                 compiler: OnceLock::new(),
             }),
         })

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bloomery_gguf::Gguf;
 use bloomery_kernels::cpu::{Isa, KvType, Numerics};
@@ -9,6 +10,7 @@ use bloomery_kernels::cpu::{Isa, KvType, Numerics};
 use super::choose::Question;
 use super::{Cards, Context, HostExperts, HostFacts, Placement, Plan, ResidencyMode, SplitOptions};
 use crate::arch;
+use crate::decide::{HeadFiles, HeadPlan, LONGEST};
 use crate::error::{LoadError, PlanError};
 #[cfg(feature = "hub")]
 use crate::hub::{Hub, HubError, Reference};
@@ -118,6 +120,7 @@ const CONTEXT_FLOOR: usize = 4096;
 #[must_use]
 pub struct EngineBuilder {
     source: ModelSource,
+    head: Option<HeadFiles>,
     placement: Placement,
     context: Context,
     context_floor: usize,
@@ -141,6 +144,7 @@ impl EngineBuilder {
     pub(crate) fn new(source: ModelSource) -> Self {
         Self {
             source,
+            head: None,
             placement: Placement::Auto,
             context: Context::Auto,
             context_floor: CONTEXT_FLOOR,
@@ -165,6 +169,22 @@ impl EngineBuilder {
     #[cfg(feature = "hub")]
     pub fn hub(self, hub: Hub) -> Self {
         Self { hub: Some(hub), ..self }
+    }
+
+    /// Makes a model of architecture `qwen35` a decision model: `weights` is a `joint_head.safetensors`, and beside it is
+    /// `joint_head_config.json` ([`head_config`](Self::head_config) may name another). Files of architecture `clef` have
+    /// their head in them. See [`decide`](crate::decide).
+    pub fn head(self, weights: impl Into<PathBuf>) -> Self {
+        let config = self.head.and_then(|head| head.config);
+        Self { head: Some(HeadFiles { weights: weights.into(), config }), ..self }
+    }
+
+    /// The configuration of the [`head`](Self::head), which has to be named before.
+    pub fn head_config(mut self, config: impl Into<PathBuf>) -> Self {
+        if let Some(head) = &mut self.head {
+            head.config = Some(config.into());
+        }
+        self
     }
 
     /// Where weights and caches may live.
@@ -301,7 +321,12 @@ impl EngineBuilder {
             positive("pool", n)?;
         }
         let gguf = self.source.open(&self)?;
-        let def = arch::define(gguf.metadata())?;
+        let mut def = arch::define(gguf.metadata())?;
+        let head = HeadPlan::find(&gguf, def.hidden, self.head.as_ref())?;
+        if head.is_some() {
+            // Longer prompts are not asked for, so that no memory is kept for them.
+            def.context = def.context.min(LONGEST);
+        }
         let (program, weights) = layers::compile(&def, &gguf)?;
         let host = self.host.unwrap_or_else(HostFacts::read);
         let kv = self.kv.unwrap_or(match self.numerics {
@@ -322,6 +347,7 @@ impl EngineBuilder {
             def: &def,
             program: &program,
             weights: &weights,
+            head: head.as_ref(),
             context: self.context,
             floor: self.context_floor.max(1),
             sessions: self.sessions,
@@ -363,7 +389,8 @@ impl EngineBuilder {
             isa: self.isa,
             threads,
             kv,
-            gguf,
+            gguf: Arc::new(gguf),
+            head,
             def,
             program,
             weights,

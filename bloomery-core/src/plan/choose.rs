@@ -6,6 +6,7 @@ use bloomery_kernels::cpu::{KvType, Numerics};
 use super::cards::{Card, Cards};
 use super::fit::{Demand, Fit, Room, fit};
 use super::{CardPick, Context, HostFacts, Placement, Split, SplitOptions, StateSlots};
+use crate::decide::HeadPlan;
 use crate::def::ModelDef;
 use crate::error::{PlanError, Term};
 use crate::program::Program;
@@ -19,6 +20,8 @@ pub(super) struct Question<'a> {
     pub(super) def: &'a ModelDef,
     pub(super) program: &'a Program,
     pub(super) weights: &'a Weights,
+    /// Of a decision model.
+    pub(super) head: Option<&'a HeadPlan>,
     pub(super) context: Context,
     /// Shortest context that the plan may choose.
     pub(super) floor: usize,
@@ -180,10 +183,15 @@ impl Question<'_> {
         (states, states.term(self.state_bytes))
     }
 
-    /// Prefixes outside the pool, wherever the model is.
-    pub(super) fn parked(&self) -> Option<Term> {
+    /// Prefixes outside the pool.
+    fn parked(&self) -> Option<Term> {
         let detail = "at most".to_owned();
         (self.cache_ram > Bytes(0)).then_some(Term { what: "parked prefixes", bytes: self.cache_ram, detail })
+    }
+
+    /// What is in host memory wherever the model is.
+    pub(super) fn beside(&self) -> impl Iterator<Item = Term> {
+        self.head.map(|head| head.term(self.def.context, self.sessions)).into_iter().chain(self.parked())
     }
 
     pub(super) fn host_room(&self) -> Room {
@@ -203,7 +211,7 @@ impl Question<'_> {
         let (states, term_of_states) = self.states(self.host.available.saturating_sub(weights));
         let mut after: Vec<Term> = term_of_states.into_iter().collect();
         after.push(term("scratch", scratch));
-        after.extend(self.parked());
+        after.extend(self.beside());
         let why = (!tried.is_empty()).then(|| tried.join("; "));
         let fit = fit(self.demand(before, after), self.context, &self.host_room())
             .map_err(|error| error.after(tried))?;

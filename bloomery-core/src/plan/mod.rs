@@ -34,10 +34,12 @@ pub(crate) use states::StateSlots;
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::Path;
+use std::sync::Arc;
 
 use bloomery_gguf::Gguf;
 use bloomery_kernels::cpu::{Isa, KvType, Numerics};
 
+use crate::decide::HeadPlan;
 use crate::def::ModelDef;
 use crate::engine::Engine;
 use crate::error::{LoadError, Term};
@@ -71,7 +73,10 @@ pub struct Plan {
     pub(crate) isa: Isa,
     pub(crate) threads: NonZeroUsize,
     pub(crate) kv: KvType,
-    pub(crate) gguf: Gguf,
+    /// Shared with a decision seat, which reads rows of it.
+    pub(crate) gguf: Arc<Gguf>,
+    /// Of a decision model.
+    pub(crate) head: Option<HeadPlan>,
     pub(crate) def: ModelDef,
     pub(crate) program: Program,
     pub(crate) weights: Weights,

@@ -81,7 +81,7 @@ impl Question<'_> {
         after.extend(self.fixed(facts));
         let room = self.room(facts, format!("card {number} ({})", facts.name));
         let fit = fit(self.demand(before, after), self.context, &room)?;
-        let host_terms: Vec<Term> = self.parked().into_iter().collect();
+        let host_terms: Vec<Term> = self.beside().collect();
         self.host_room().check(&host_terms)?;
         let available = facts.free;
         Ok(Choice {
@@ -132,7 +132,7 @@ impl Question<'_> {
         let at = fit.terms.iter().position(|term| term.what == "ring").unwrap_or(fit.terms.len());
         fit.terms.splice(at..=at, routed.terms(&split));
         let mut host_terms = vec![self.file_term(), self.desk_term(&routed, step_rows)];
-        host_terms.extend(self.parked());
+        host_terms.extend(self.beside());
         self.host_room().check(&host_terms)?;
         let available = facts.free;
         Ok(Choice {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::embedding::Embedding;
-use super::job::{Event, Job, Outcome, Progress, SinkState, Token};
+use super::job::{Event, Job, Outcome, Pooling, Progress, SinkState, Token};
 use super::status::SlotStatus;
 use crate::draft::{Drafter, Offer, Price, Step};
 use crate::engine::{Engine, Logits, Readout, Turn};
@@ -246,13 +246,8 @@ impl Run {
             self.progress.prompt_time = self.since_start();
             self.job.sink.send(Event::Prompt(self.progress));
         }
-        if let Some(embedding) = &mut self.embedding {
-            embedding.add(readout.rows());
-            if self.pending() > 0 {
-                return false;
-            }
-            self.embed(engine.model().hidden);
-            return true;
+        if self.embedding.is_some() {
+            return self.take_rows(engine.model().hidden, readout.rows());
         }
         if readout.is_none() {
             return false;
@@ -303,10 +298,26 @@ impl Run {
         }
     }
 
-    fn embed(&mut self, width: usize) {
-        let Some(embedding) = self.embedding.take() else { return };
-        self.job.sink.send(Event::Embedding(embedding.finish(width)));
+    /// Takes in hidden states. Returns whether they were the last.
+    fn take_rows(&mut self, width: usize, rows: &[f32]) -> bool {
+        let pending = self.pending() > 0;
+        // After a preemption they begin before the end of what is there.
+        let first = self.known() - rows.len() / width;
+        match &mut self.embedding {
+            Some(_) if self.job.embed == Some(Pooling::Parts) => {
+                self.job.sink.send(Event::Rows { first, rows: rows.to_vec() });
+            }
+            Some(embedding) => embedding.add(first * width, rows),
+            None => {}
+        }
+        if pending {
+            return false;
+        }
+        if let Some(embedding) = self.embedding.take().filter(|_| self.job.embed != Some(Pooling::Parts)) {
+            self.job.sink.send(Event::Embedding(embedding.finish(width)));
+        }
         self.finish(StopReason::End, None);
+        true
     }
 
     fn choose(

@@ -23,6 +23,10 @@ const STEP: usize = 256;
 pub struct EngineOptions {
     /// The file; without one, the demo model.
     pub model: Option<PathBuf>,
+    /// The head of a decision model, where it is not in the model's file.
+    pub head: Option<PathBuf>,
+    /// Its configuration, where it is not beside it.
+    pub head_config: Option<PathBuf>,
     /// Positions of all slots together; 0 is what the model was trained for, as memory allows.
     pub context: usize,
     /// Jobs that run at the same time; `None` is for the server to choose.
@@ -92,6 +96,8 @@ impl Default for EngineOptions {
     fn default() -> Self {
         Self {
             model: None,
+            head: None,
+            head_config: None,
             context: 0,
             slots: None,
             unified: None,
@@ -254,6 +260,8 @@ impl EngineOptions {
         let builder = self.card_budget.into_iter().fold(builder, EngineBuilder::card_budget);
         let builder = self.card_margin.into_iter().fold(builder, EngineBuilder::card_margin);
         let builder = self.checkpoints.into_iter().fold(builder, EngineBuilder::checkpoints);
+        let builder = self.head.iter().fold(builder, EngineBuilder::head);
+        let builder = self.head_config.iter().fold(builder, EngineBuilder::head_config);
         let builder = self.heat.iter().fold(builder, EngineBuilder::heat);
         let builder = self.step_rows().into_iter().fold(builder, EngineBuilder::step_rows);
         self.threads.into_iter().fold(builder, EngineBuilder::threads)

@@ -1,5 +1,7 @@
 //! What steps only read.
 
+use std::sync::Arc;
+
 use bloomery_gguf::Gguf;
 use bloomery_kernels::cpu::{Delta, DeltaShape, DeltaWeights, KernelError, Matrix, Norm, RopeSpec, Stack};
 
@@ -11,7 +13,7 @@ use crate::program::{self, Attention, AttentionId, Gain, Program};
 use crate::weights::{HeadsId, MatrixId, StackId, VectorId, Weights};
 
 pub(super) struct Model {
-    gguf: Gguf,
+    gguf: Arc<Gguf>,
     pub(super) program: Program,
     weights: Weights,
     vectors: Vec<Vec<f32>>,

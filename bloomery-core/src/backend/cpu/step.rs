@@ -10,7 +10,7 @@ use super::mixer::Runs;
 use super::model::Model;
 use super::states::LayerStates;
 use super::{CpuBackend, Scratches};
-use crate::backend::Batch;
+use crate::backend::{Batch, Readback};
 use crate::def::{Act, Scores};
 use crate::program::{Buffer, ExpertStacks, Gain, Gated, Op, Projection, Routing, Rows};
 use crate::state::PAGE;
@@ -60,7 +60,10 @@ impl<'a> Step<'a> {
     }
 
     pub(super) fn size_buffers(&mut self) {
-        for buffer in &self.model.program.buffers {
+        let program = &self.model.program;
+        // Hidden states of a whole prompt would make half a gigabyte of logits that nobody computes.
+        let unused = (self.batch.want == Readback::Hidden).then_some(program.logits.index);
+        for buffer in program.buffers.iter().filter(|buffer| Some(buffer.index) != unused) {
             let len = self.rows(buffer) * buffer.cols;
             self.buffers[buffer.index].resize(len, 0.0);
         }

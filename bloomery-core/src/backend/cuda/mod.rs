@@ -29,8 +29,6 @@ pub(crate) use support::{
     dense_bytes, expert_bytes, unsupported, unsupported_dense, unsupported_experts, weight_bytes,
 };
 
-use std::sync::Arc;
-
 use bloomery_kernels::cpu::{Cpu, Pool};
 use bloomery_kernels::cuda::{CudaError, Device, Stream};
 
@@ -100,7 +98,7 @@ impl CudaBackend {
             None => None,
             Some(split) => {
                 let cpu = Cpu::new(Pool::new(threads), isa, numerics);
-                let (gguf, mode) = (Arc::new(gguf), split_options.residency);
+                let mode = split_options.residency;
                 let served_rows = split_options.served_rows;
                 let heat = split_options.heat.map(|path| HeatFile { path, model: fingerprint });
                 let parts = Parts {
