@@ -66,8 +66,9 @@ pub(in crate::backend::cuda) fn launches(
         rows: frame.rows,
         heads: gqa.heads,
         scale: 1.0 / (gqa.head_dim as f32).sqrt(),
+        window: None,
         scratch: AttendScratch { partials: memory.partials.span(), tickets: memory.tickets.span() },
         tiles: frame.inputs.tiles(id)?,
     };
-    Ok(vec![attend.launch(frame.info)?])
+    attend.launches(frame.info)
 }
