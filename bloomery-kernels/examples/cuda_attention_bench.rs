@@ -100,6 +100,7 @@ impl Bench {
         let rope = Rope {
             pairs: angles.pairs,
             half: angles.half,
+            first: 0,
             low: upload(&mut stream, &angles.low)?.span(),
             high: upload(&mut stream, &angles.high)?.span(),
         };

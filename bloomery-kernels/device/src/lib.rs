@@ -38,8 +38,14 @@ mod embed;
 mod experts;
 #[cfg(feature = "few")]
 mod few;
+#[cfg(feature = "rope")]
+mod gate;
 #[cfg(any(feature = "products", feature = "few"))]
 mod groups;
+#[cfg(feature = "heads")]
+mod heads;
+#[cfg(feature = "rope")]
+mod latent;
 #[cfg(feature = "many")]
 mod many;
 mod math;
