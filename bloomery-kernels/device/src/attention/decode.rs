@@ -94,9 +94,7 @@ unsafe fn piece<
     loop {
         let mut scores = keys.scores(layout);
         let next = start + CHUNK;
-        if PARTS > 1 {
-            values = parts(args, item, start, warp);
-        } else if next < item.end {
+        if PARTS == 1 && next < item.end {
             keys = Keys::load(args, item, next, warp);
         }
         let mut b = 0;
@@ -120,6 +118,10 @@ unsafe fn piece<
             st_shared_f32(layout.most + 4 * (HEADS * warp + g), larger);
         }
         barrier();
+        if PARTS > 1 {
+            // Behind the barrier: before it, the keys still have their registers.
+            values = parts(args, item, start, warp);
+        }
         larger = most;
         let mut w = 0;
         while w < warps {
