@@ -21,7 +21,7 @@ pub(super) fn ropes(
     let mut ropes = Vec::with_capacity(program.attentions.len());
     for attention in &program.attentions {
         let factors = attention.factors.map(|id| weights.vector(gguf, id)).transpose()?;
-        let spec = rope_spec(&attention.gqa.rope, factors.unwrap_or_default());
+        let spec = rope_spec(&attention.rope, factors.unwrap_or_default());
         let rope = match known.iter().find(|(other, _)| *other == spec) {
             Some((_, rope)) => rope.clone(),
             None => {
@@ -30,7 +30,7 @@ pub(super) fn ropes(
                 rope
             }
         };
-        ropes.push(rope);
+        ropes.push(Rope { first: attention.rope_first, ..rope });
     }
     Ok(ropes)
 }
@@ -43,5 +43,5 @@ fn rope(stream: &mut Stream, spec: &RopeSpec, context: usize) -> Result<Rope, Lo
         stream.upload(values, &memory.span())?;
         Ok::<_, LoadError>(memory.span())
     };
-    Ok(Rope { pairs, half, low: table(&low)?, high: table(&high)? })
+    Ok(Rope { pairs, half, first: 0, low: table(&low)?, high: table(&high)? })
 }

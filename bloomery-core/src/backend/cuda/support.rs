@@ -5,7 +5,8 @@ use bloomery_kernels::cpu::{KvType, Numerics};
 use bloomery_kernels::cuda::{embeds, multiplies};
 
 use super::load::{stored_bytes, uses};
-use super::ops::{attend, route};
+use super::ops::{attend, per_head, rope, route};
+use crate::def::Act;
 use crate::program::{Op, Program};
 use crate::units::Bytes;
 use crate::weights::{MatrixId, Packed, Weights};
@@ -33,6 +34,7 @@ pub(crate) fn dense_bytes(program: &Program, weights: &Weights, gguf: &Gguf) -> 
         sizes.extend(needed.product.then(|| stored_bytes(packed, true)));
         sizes.extend(needed.table.then(|| stored_bytes(packed, false)));
     }
+    sizes.extend(weights.heads_ids().map(|id| weights.heads_bytes(id).0 as usize));
     sizes.extend(weights.vector_ids().map(|id| weights.vector_len(id) * 4));
     sizes.into_iter().map(|size| Bytes((size as u64).next_multiple_of(GRANULE))).sum()
 }
@@ -67,7 +69,7 @@ pub(crate) fn unsupported_dense(
     if numerics == Numerics::Exact {
         return Some("exact numerics are the CPU's".to_owned());
     }
-    let check = Check { matrices: weights.packed_matrices(gguf).collect() };
+    let check = Check { program, weights, matrices: weights.packed_matrices(gguf).collect() };
     program
         .ops
         .iter()
@@ -81,20 +83,30 @@ pub(crate) fn unsupported_experts(stacks: [&Packed<'_>; 3]) -> Option<String> {
 }
 
 struct Check<'g> {
+    program: &'g Program,
+    weights: &'g Weights,
     matrices: Vec<Packed<'g>>,
 }
 
 impl Check<'_> {
     fn op(&self, op: &Op) -> Option<String> {
         match op {
+            Op::Embed { scale, .. } if *scale != 1.0 => Some("a scaled embedding".to_owned()),
             Op::Embed { table, .. } => {
                 let table = &self.matrices[table.index()];
                 (!embeds(table.format)).then(|| without(table, "token table"))
             }
             Op::Project { parts, .. } => parts.iter().find_map(|part| self.matrix(part.weight)),
-            Op::Route { router, used, .. } => {
-                let router = &self.matrices[router.index()];
-                route::unsupported(router, *used)
+            Op::Route { router, used, .. } => route::unsupported(router, &self.matrices, *used),
+            Op::Absorb { keys: heads, .. } | Op::PerHead { weights: heads, .. } => {
+                per_head::unsupported(self.weights, *heads)
+            }
+            Op::RopeAppend { attention, .. } => rope::unsupported(&self.program.attentions[attention.0]),
+            Op::Delta { .. } => Some("a delta net".to_owned()),
+            Op::AddNorm { .. } => Some("a norm after a part".to_owned()),
+            Op::Gated { gated, .. } if gated.share.is_some() => Some("a gated shared expert".to_owned()),
+            Op::Gated { gated, .. } if gated.act == Act::GeluTanh || !gated.accumulate => {
+                Some("GELU".to_owned())
             }
             Op::Gated { gated, .. } => {
                 let ids = [gated.gate, gated.up, gated.down];
@@ -103,8 +115,9 @@ impl Check<'_> {
                     .or_else(|| alike(&self.matrices[gated.gate.index()], &self.matrices[gated.up.index()]))
             }
             Op::Experts { .. }
-            | Op::RopeAppend { .. }
+            | Op::LatentAppend { .. }
             | Op::Attend { .. }
+            | Op::Gate { .. }
             | Op::Take { .. }
             | Op::Norm { .. } => None,
         }

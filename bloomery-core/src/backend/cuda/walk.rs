@@ -4,7 +4,7 @@ use bloomery_kernels::cuda::{CudaError, Launch, Stream};
 
 use super::frame::Frame;
 use super::hosted::Experts;
-use super::ops::{attend, embed, feed_forward, norm, project, rope, route, take};
+use super::ops::{attend, embed, feed_forward, gate, latent, norm, per_head, project, rope, route, take};
 use super::sizes::count;
 use crate::program::{Op, Program, Projection};
 
@@ -45,7 +45,7 @@ pub(super) fn body(frame: &Frame<'_>) -> Result<Vec<Stage>, CudaError> {
             Op::Take { .. } if frame.outputs == 0 => break,
             Op::Attend { .. } if frame.outputs == 0 && matches!(ops.peek(), Some(Op::Take { .. })) => break,
             Op::Take { .. } if frame.takes_all() => {}
-            Op::Embed { table, out } => {
+            Op::Embed { table, out, .. } => {
                 stages.push(Stage::new("embed", embed::launches(frame, *table, *out)?))
             }
             Op::Project { x, norm, parts } => {
@@ -68,8 +68,8 @@ pub(super) fn body(frame: &Frame<'_>) -> Result<Vec<Stage>, CudaError> {
                 }
                 _ => stages.push(Stage::new("norm", norm::launches(frame, *x, *gain, *out)?)),
             },
-            Op::Route { x, norm, normed, router, spec, used } => {
-                let launches = route::launches(frame, [*x, *normed], *norm, *router, *spec, *used)?;
+            Op::Route { x, norm, normed, router, used } => {
+                let launches = route::launches(frame, [*x, *normed], *norm, *router, *used)?;
                 let routed = Some((*used, frame.rows_of(x.rows)));
                 used_now = *used;
                 stages.push(Stage { routed, ..Stage::new("route", launches) });
@@ -91,6 +91,16 @@ pub(super) fn body(frame: &Frame<'_>) -> Result<Vec<Stage>, CudaError> {
                 let launches = feed_forward::dense(frame, *normed, None, gated, *out)?;
                 stages.push(Stage::new("feed-forward", launches));
             }
+            Op::Gate { x, gate } => stages.push(Stage::new("gate", gate::launches(frame, *x, *gate)?)),
+            Op::Absorb { q: x, keys: weights, out } | Op::PerHead { x, weights, out } => {
+                stages.push(Stage::new("heads", per_head::launches(frame, *x, *weights, *out)?));
+            }
+            Op::LatentAppend { q, kv, norm, attention } => {
+                let launches = latent::launches(frame, [*q, *kv], *norm, *attention)?;
+                stages.push(Stage::new("rope", launches));
+            }
+            // Refused by the plan.
+            Op::Delta { .. } | Op::AddNorm { .. } => {}
         }
     }
     Ok(stages)

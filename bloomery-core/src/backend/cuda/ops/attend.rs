@@ -6,19 +6,20 @@ use bloomery_kernels::cuda::{Attend, AttendScratch, CudaError, KvCache, KvRows, 
 use crate::backend::cuda::frame::Frame;
 use crate::program::{Attention, AttentionId, Buffer};
 
-/// Query heads of a KV head that a tile has room for.
+/// Query heads of a KV head that a tile has room for; the widest heads have no tiles.
 const MOST_GROUP: usize = 64;
+/// The widest heads that have.
+const TILED: usize = 256;
 
 /// The cache of a layer.
 pub(in crate::backend::cuda) fn shape(attention: &Attention, kv: KvType) -> Result<KvCache, CudaError> {
-    let gqa = &attention.gqa;
-    KvCache::new(gqa.kv_heads, gqa.head_dim, gqa.head_dim, kv)
+    KvCache::new(attention.kv_heads, attention.key_dim, attention.value_dim, kv)
 }
 
 /// Why there is no kernel for a layer, if there is none.
 pub(in crate::backend::cuda) fn unsupported(attention: &Attention, kv: KvType) -> Option<String> {
-    let group = attention.gqa.heads / attention.gqa.kv_heads;
-    let too_many = group > MOST_GROUP;
+    let group = attention.heads / attention.kv_heads;
+    let too_many = group > MOST_GROUP && attention.key_dim.max(attention.value_dim) <= TILED;
     let why = || format!("{group} query heads of a KV head are more than {MOST_GROUP}");
     shape(attention, kv).err().map(|error| error.to_string()).or_else(|| too_many.then(why))
 }
@@ -29,7 +30,7 @@ pub(in crate::backend::cuda) fn scratch_len(
     kv: KvType,
     rows: usize,
 ) -> (usize, usize) {
-    let heads = attention.gqa.heads;
+    let heads = attention.heads;
     shape(attention, kv).map_or((0, 0), |shape| {
         (AttendScratch::floats(&shape, heads, rows), AttendScratch::tickets(&shape, heads, rows))
     })
@@ -57,16 +58,16 @@ pub(in crate::backend::cuda) fn launches(
     id: AttentionId,
     out: Buffer,
 ) -> Result<Vec<Launch>, CudaError> {
-    let gqa = &frame.model.attention(id).gqa;
+    let attention = frame.model.attention(id);
     let memory = frame.memory;
     let attend = Attend {
         q: frame.span(q)?,
         cache: cache(frame, id)?,
         out: frame.span(out)?,
         rows: frame.rows,
-        heads: gqa.heads,
-        scale: 1.0 / (gqa.head_dim as f32).sqrt(),
-        window: None,
+        heads: attention.heads,
+        scale: attention.scale,
+        window: attention.window,
         scratch: AttendScratch { partials: memory.partials.span(), tickets: memory.tickets.span() },
         tiles: frame.inputs.tiles(id)?,
     };
