@@ -86,6 +86,9 @@ unsafe fn piece<
     // The last item is done with shared memory.
     barrier();
     stage_query::<CHUNKS>(args, layout, item);
+    if thread() == 0 {
+        st_shared_u32(layout.low, item.low);
+    }
     barrier();
 
     let mut most = f32::NEG_INFINITY;
@@ -97,6 +100,8 @@ unsafe fn piece<
         if PARTS == 1 && next < item.end {
             keys = Keys::load(args, item, next, warp);
         }
+        // Registers are short.
+        let low = ld_shared_u32(layout.low);
         let mut b = 0;
         let mut larger = f32::NEG_INFINITY;
         while b < BLOCKS {
@@ -104,7 +109,7 @@ unsafe fn piece<
             let mut i = 0;
             while i < 4 {
                 let position = first + i as u32;
-                if position >= item.end || position < item.low {
+                if position >= item.end || position < low {
                     scores[b][i] = f32::NEG_INFINITY;
                 }
                 larger = larger.max(scores[b][i]);

@@ -19,6 +19,8 @@ pub(super) struct Layout {
     pub(super) most: u32,
     pub(super) sums: u32,
     pub(super) ticket: u32,
+    /// The first position that the row sees.
+    pub(super) low: u32,
     /// `[head][piece]` f32.
     pub(super) shares: u32,
 }
@@ -29,7 +31,8 @@ impl Layout {
         let query = shared_base();
         let weights = query + 1024 * chunks;
         let most = weights + 512 * SIXTEENS as u32;
-        Self { query, weights, most, sums: most + 256, ticket: most + 512, shares: most + 528 }
+        let (sums, ticket) = (most + 256, most + 512);
+        Self { query, weights, most, sums, ticket, low: ticket + 4, shares: ticket + 16 }
     }
 }
 
