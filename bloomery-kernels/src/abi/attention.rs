@@ -72,7 +72,7 @@ pub struct AttendArgs {
     pub tiles: u32,
     /// Multiplies scores.
     pub scale: f32,
-    /// Prefill: pages that are on their way at once, 1 or 2.
+    /// Prefill: pages that are on their way at once, 1 or 2; of the widest heads, blocks of a tile.
     pub stages: u32,
     /// Positions that a row sees, itself the last; `u32::MAX`: all before it.
     pub window: u32,
@@ -115,6 +115,20 @@ pub const fn prefill_bytes(warps: u32, stages: u32, chunks: u32, bytes: u32) -> 
     let values = PAGE / 4 * (128 * bytes * chunks + 32);
     let scales = if bytes == 1 { 4 * PAGE * chunks } else { 0 };
     warps * (chunks * 2048 + 512) + stages * (keys + values + scales)
+}
+
+/// Warps of a block of the prefill kernel for the widest heads.
+pub const BROAD_WARPS: u32 = 8;
+/// Queries of one.
+pub const BROAD_QUERIES: u32 = 32;
+/// Chunks of 32 dimensions of a key.
+pub const BROAD_CHUNKS: u32 = WIDEST_KEY / 32;
+
+/// Shared memory of that kernel, for values of `bytes` bytes.
+#[must_use]
+pub const fn broad_bytes(bytes: u32) -> u32 {
+    let weights = if bytes == 1 { 1024 } else { 512 } * (CHUNK / 16) * (BROAD_QUERIES / 16);
+    128 * BROAD_QUERIES * BROAD_CHUNKS + weights + BROAD_QUERIES * (8 * BROAD_WARPS + 8)
 }
 
 const _: () = assert!(size_of::<Paged>() == 72 && align_of::<Paged>() == 8);

@@ -4,14 +4,15 @@ use super::launch::Grid;
 use super::module::{ATTENTION, Entry, PREFILL};
 use super::{CudaError, DeviceInfo, KvCache, KvRows, Launch, Span};
 use crate::abi::attention::{
-    AttendArgs, CHUNK, DECODE_ROWS, HEADS, PAGE, SPLITS, WIDEST_KEY, partial_floats, prefill_bytes, split,
+    AttendArgs, BROAD_QUERIES, BROAD_WARPS, CHUNK, DECODE_ROWS, HEADS, PAGE, SPLITS, WIDEST_KEY, broad_bytes,
+    partial_floats, prefill_bytes, split,
 };
 use crate::cpu::KvType;
 
 const NAME: &str = "attend";
 const FLOAT: Entry<AttendArgs> = Entry::new(&ATTENTION, "attend_float");
 const FLOAT_WIDE: Entry<AttendArgs> = Entry::new(&ATTENTION, "attend_float_wide");
-/// The widest heads of the kernels for many rows.
+/// The widest heads that tiles in shared memory take.
 const NARROW: u32 = 256;
 /// Blocks' units of work that keep a card busy: rows with many query heads of a KV head are fewer at once, for the scratch's sake.
 const BUSY: usize = 64;
@@ -52,8 +53,7 @@ impl AttendScratch {
 ///
 /// With a window, a row sees the last so many of these, and pages before them are not read.
 ///
-/// A row's result depends on the row alone: on its position, and on whether it is among up to [`Attend::FEW`] rows; keys of more
-/// than 256 values have one kernel for any number of rows, and a few rows at a time. Queries are taken as pairs of halves, that is with 22 bits, and must be below 65504.
+/// A row's result depends on the row alone: on its position, and on whether it is among up to [`Attend::FEW`] rows. Queries are taken as pairs of halves, that is with 22 bits, and must be below 65504.
 #[derive(Debug, Clone)]
 pub struct Attend {
     /// `[rows][heads][key_dim]`.
@@ -86,7 +86,7 @@ impl Attend {
     /// [`CudaError::Contract`] when lengths or alignments do not fit.
     pub fn launches(&self, info: &DeviceInfo) -> Result<Vec<Launch>, CudaError> {
         let (shape, most) = (self.cache.shape, at_once(&self.cache.shape, self.heads));
-        if self.rows <= most || shape.kind() == KvType::F32 || !is_wide(&shape) && self.rows > Self::FEW {
+        if self.rows <= most || shape.kind() == KvType::F32 || self.rows > Self::FEW {
             return Ok(vec![self.launch(info)?]);
         }
         self.arguments()?;
@@ -135,7 +135,7 @@ impl Attend {
             CudaError::require(NAME, "the tiles' address", scratch, scratch.is_multiple_of(8), rule)?;
             let args = AttendArgs { scratch, tiles, stages: tiling.stages, ..args };
             let grid = Grid {
-                blocks: tiles * args.cache.kv_heads,
+                blocks: tiles * args.cache.kv_heads * if is_wide(&shape) { tiling.stages } else { 1 },
                 threads: 32 * tiling.warps,
                 shared_bytes: tiling.shared_bytes,
             };
@@ -222,14 +222,17 @@ impl AttendTiles {
     /// For a card, a cache and `heads` query heads.
     ///
     /// # Errors
-    /// [`CudaError::Contract`] if a KV head has more query heads than a tile has room for. The widest heads have no tiles, and
-    /// room for any number.
+    /// [`CudaError::Contract`] if a KV head has more query heads than a tile has room for. Tiles of the widest heads
+    /// have room for any number.
     pub fn new(info: &DeviceInfo, shape: &KvCache, heads: usize) -> Result<Self, CudaError> {
-        if is_wide(shape) {
-            return Ok(Self { warps: 0, stages: 0, shared_bytes: 0, rows: usize::MAX });
-        }
         let (width, _) = entry(shape, false);
         let bytes = if shape.kind() == KvType::Q8_0 { 1 } else { 2 };
+        if is_wide(shape) {
+            let (group, queries) = ((heads / shape.kv_heads()).max(1), BROAD_QUERIES as usize);
+            let rows = (queries / group).max(1);
+            let stages = (rows * group).div_ceil(queries) as u32;
+            return Ok(Self { warps: BROAD_WARPS, stages, shared_bytes: broad_bytes(bytes), rows });
+        }
         let room = |(warps, stages): (u32, u32)| prefill_bytes(warps, stages, width / 32, bytes);
         let shapes = [(8, 2), (8, 1), (4, 2), (4, 1), (2, 1), (1, 1)];
         let fits =
@@ -270,7 +273,7 @@ impl AttendTiles {
     }
 }
 
-/// Whether heads are so wide that the kernel for few rows does all.
+/// Whether heads are wider than tiles in shared memory take.
 fn is_wide(shape: &KvCache) -> bool {
     shape.key_dim().max(shape.value_dim()) > NARROW as usize
 }
@@ -291,8 +294,8 @@ fn entry(shape: &KvCache, few: bool) -> (u32, Entry<AttendArgs>) {
     let names = match (shape.kind() == KvType::Q8_0, few) {
         (true, true) => ["decode_q8_64", "decode_q8_128", "decode_q8_256", "decode_q8_576"],
         (false, true) => ["decode_f16_64", "decode_f16_128", "decode_f16_256", "decode_f16_576"],
-        (true, false) => ["prefill_q8_64", "prefill_q8_128", "prefill_q8_256", ""],
-        (false, false) => ["prefill_f16_64", "prefill_f16_128", "prefill_f16_256", ""],
+        (true, false) => ["prefill_q8_64", "prefill_q8_128", "prefill_q8_256", "prefill_q8_576"],
+        (false, false) => ["prefill_f16_64", "prefill_f16_128", "prefill_f16_256", "prefill_f16_576"],
     };
     let (width, name) = match shape.key_dim().max(shape.value_dim()) {
         0..=64 => (64, names[0]),

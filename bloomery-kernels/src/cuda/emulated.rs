@@ -83,6 +83,8 @@ pub(super) fn run(info: &DeviceInfo, launch: &Launch) {
         "prefill_q8_64": attention::prefill::prefill::<attention::kind::Rounded, 2, 4>,
         "prefill_q8_128": attention::prefill::prefill::<attention::kind::Rounded, 4, 4>,
         "prefill_q8_256": attention::prefill::prefill::<attention::kind::Rounded, 8, 2>,
+        "prefill_f16_576": attention::broad::prefill::<attention::kind::Half>,
+        "prefill_q8_576": attention::broad::prefill::<attention::kind::Rounded>,
         "embed": embed::embed,
         "few_project": few::project::project,
         "few_gate_up": few::gate_up::gate_up,
