@@ -12,6 +12,7 @@ mod heads;
 mod latent;
 mod norm;
 mod oracle;
+mod pack;
 mod paged;
 mod project;
 mod rope;
