@@ -76,7 +76,7 @@ pub(super) fn run(info: &DeviceInfo, launch: &Launch) {
         "decode_q8_128": attention::decode::decode::<attention::kind::Rounded, 4, 1, 1, 1, 8>,
         "decode_q8_256": attention::decode::decode::<attention::kind::Rounded, 8, 1, 2, 1, 8>,
         "decode_f16_576": attention::decode::decode::<attention::kind::Half, 18, 1, 2, 2, 16>,
-        "decode_q8_576": attention::decode::decode::<attention::kind::Rounded, 18, 1, 2, 2, 16>,
+        "decode_q8_576": attention::decode::decode::<attention::kind::Rounded, 18, 1, 2, 2, 8>,
         "prefill_f16_64": attention::prefill::prefill::<attention::kind::Half, 2, 4>,
         "prefill_f16_128": attention::prefill::prefill::<attention::kind::Half, 4, 4>,
         "prefill_f16_256": attention::prefill::prefill::<attention::kind::Half, 8, 2>,
