@@ -13,12 +13,12 @@ use super::simt::{
 
 const N: usize = SIXTEENS as usize;
 
-/// See the module.
+/// See the module. `TAIL`: whether what is behind the products goes along here.
 ///
 /// # Safety
 /// The contract of `PerHead::launch`.
 #[inline(always)]
-pub(crate) unsafe fn per_head(args: HeadsArgs) {
+pub(crate) unsafe fn per_head<const TAIL: bool>(args: HeadsArgs) {
     let (warp, g, t) = (uniform_warp(), lane() / 4, lane() % 4);
     let (rest, part) = divide(block(), args.blocks);
     let (group, head) = divide(rest, args.heads);
@@ -88,7 +88,7 @@ pub(crate) unsafe fn per_head(args: HeadsArgs) {
         }
         row += ROWS;
     }
-    if part == 0 && args.tail > 0 {
+    if TAIL && part == 0 {
         let fours = args.tail / 4;
         let mut at = thread();
         while at < (end - start) * fours {
@@ -118,6 +118,6 @@ mod entries {
     /// See [`per_head`](super::per_head).
     #[unsafe(no_mangle)]
     pub unsafe extern "ptx-kernel" fn per_head(args: HeadsArgs) {
-        super::per_head(args);
+        super::per_head::<true>(args);
     }
 }

@@ -20,9 +20,18 @@ const VALUE: usize = WIDEST_VALUE as usize / 32;
 /// The contract of `LatentAppend::launch`.
 #[inline(always)]
 pub(crate) unsafe fn latent_append(args: LatentArgs) {
+    append_latents(&args, block());
+}
+
+/// The work of one block.
+///
+/// # Safety
+/// As [`latent_append`].
+#[inline(always)]
+pub(crate) unsafe fn append_latents(args: &LatentArgs, block: u32) {
     let (cache, turning, warp) = (&args.cache, &args.turn, uniform_warp());
     let (dim, latent) = (cache.key_dim, cache.value_dim);
-    let item = block() * warps() + warp;
+    let item = block * warps() + warp;
     if item >= cache.rows * (args.heads + 2) {
         await_predecessors();
         release_successor();
@@ -46,6 +55,12 @@ pub(crate) unsafe fn latent_append(args: LatentArgs) {
     } else {
         args.q + 4 * u64::from(row * args.heads + index) * u64::from(dim)
     };
+    // Where what turns comes from.
+    let mut source = x + 4 * u64::from(latent);
+    if !of_latent {
+        let line = u64::from(row * args.heads + index);
+        source = args.from + 4 * (line * u64::from(args.from_width) + u64::from(args.from_first));
+    }
     let stage = shared_base() + 4 * WIDEST * warp;
     let mut values = [0.0; KEY];
     if of_latent {
@@ -71,7 +86,8 @@ pub(crate) unsafe fn latent_append(args: LatentArgs) {
     while j < PAIRS {
         if lane() + 32 * (j as u32) < turning.half {
             let [a, b] = places[j].map(|at| x + 4 * u64::from(at));
-            let pair = turned([ld_global_f32(a), ld_global_f32(b)], turns[j]);
+            let from = places[j].map(|at| ld_global_f32(source + 4 * u64::from(at - latent)));
+            let pair = turned(from, turns[j]);
             if of_latent {
                 st_shared_f32(stage + 4 * (places[j][0] - latent), pair[0]);
                 st_shared_f32(stage + 4 * (places[j][1] - latent), pair[1]);
@@ -93,18 +109,5 @@ pub(crate) unsafe fn latent_append(args: LatentArgs) {
             j += 1;
         }
         append(cache, slot, 0, true, values);
-    }
-}
-
-#[cfg(target_arch = "nvptx64")]
-mod entries {
-    use super::LatentArgs;
-
-    crate::simt::bounds!(latent_append, 128, 4);
-
-    /// See [`latent_append`](super::latent_append).
-    #[unsafe(no_mangle)]
-    pub unsafe extern "ptx-kernel" fn latent_append(args: LatentArgs) {
-        super::latent_append(args);
     }
 }

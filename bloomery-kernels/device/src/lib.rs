@@ -14,6 +14,8 @@
 
 #[path = "../../src/abi/mod.rs"]
 mod abi;
+#[cfg(feature = "heads")]
+mod absorb;
 mod activations;
 #[cfg(any(feature = "attention", feature = "prefill"))]
 mod attention;
@@ -44,7 +46,7 @@ mod gate;
 mod groups;
 #[cfg(feature = "heads")]
 mod heads;
-#[cfg(feature = "rope")]
+#[cfg(any(feature = "rope", feature = "heads"))]
 mod latent;
 #[cfg(feature = "many")]
 mod many;
@@ -57,8 +59,10 @@ mod pack;
 mod project;
 #[cfg(feature = "products")]
 mod ring;
-#[cfg(feature = "rope")]
+#[cfg(any(feature = "rope", feature = "heads"))]
 mod rope;
+#[cfg(feature = "rope")]
+mod rope_entries;
 #[cfg(feature = "tiles")]
 mod rounded;
 mod rounding;

@@ -259,16 +259,3 @@ pub(crate) unsafe fn append<const N: usize>(
         j += 1;
     }
 }
-
-#[cfg(target_arch = "nvptx64")]
-mod entries {
-    use super::RopeArgs;
-
-    crate::simt::bounds!(rope_append, 128, 4);
-
-    /// See [`rope_append`](super::rope_append).
-    #[unsafe(no_mangle)]
-    pub unsafe extern "ptx-kernel" fn rope_append(args: RopeArgs) {
-        super::rope_append(args);
-    }
-}

@@ -1,5 +1,7 @@
 //! Products of every head's values with a matrix of its own.
 
+use super::rope::LatentArgs;
+
 /// Warps of a block.
 pub const WARPS: u32 = 4;
 /// Rows that are multiplied at once.
@@ -36,4 +38,19 @@ pub struct HeadsArgs {
     pub span: u32,
 }
 
+/// Products of queries, and the append of latents.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct AbsorbArgs {
+    /// Of the products; tails are the others' work.
+    pub heads: HeadsArgs,
+    /// Of the append.
+    pub latent: LatentArgs,
+    /// Blocks of the products.
+    pub products: u32,
+    /// Not used.
+    pub padding: u32,
+}
+
+const _: () = assert!(size_of::<AbsorbArgs>() == 216 && align_of::<AbsorbArgs>() == 8);
 const _: () = assert!(size_of::<HeadsArgs>() == 56 && align_of::<HeadsArgs>() == 8);

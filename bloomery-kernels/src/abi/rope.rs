@@ -60,7 +60,7 @@ pub struct RopeArgs {
 pub struct LatentArgs {
     /// The cache. Values are the latents, keys are these and what turns.
     pub cache: Paged,
-    /// `[rows][heads][key_dim]` f32, changed in place.
+    /// `[rows][heads][key_dim]` f32: what turns is written.
     pub q: u64,
     /// `[rows][key_dim]` f32.
     pub kv: u64,
@@ -68,6 +68,12 @@ pub struct LatentArgs {
     pub gain: u64,
     /// Of queries and keys; it begins behind the latent.
     pub turn: Turn,
+    /// `[rows][heads][from_width]` f32: where what turns of queries comes from.
+    pub from: u64,
+    /// Values of a head there.
+    pub from_width: u32,
+    /// The first one that turns, if one turns.
+    pub from_first: u32,
     /// Added to the mean square of a latent.
     pub eps: f32,
     /// Query heads.
@@ -90,5 +96,5 @@ pub struct GateArgs {
 
 const _: () = assert!(size_of::<Turn>() == 32 && align_of::<Turn>() == 8);
 const _: () = assert!(size_of::<RopeArgs>() == 160 && align_of::<RopeArgs>() == 8);
-const _: () = assert!(size_of::<LatentArgs>() == 136 && align_of::<LatentArgs>() == 8);
+const _: () = assert!(size_of::<LatentArgs>() == 152 && align_of::<LatentArgs>() == 8);
 const _: () = assert!(size_of::<GateArgs>() == 24 && align_of::<GateArgs>() == 8);

@@ -16,6 +16,7 @@ macro_rules! device {
 }
 
 device! {
+    absorb: "../../device/src/absorb.rs",
     activations: "../../device/src/activations.rs",
     candidates: "../../device/src/candidates/mod.rs",
     attention: "../../device/src/attention/mod.rs",
@@ -106,7 +107,8 @@ pub(super) fn run(info: &DeviceInfo, launch: &Launch) {
         "rope_append": rope::rope_append,
         "latent_append": latent::latent_append,
         "gate": gate::gate,
-        "per_head": heads::per_head,
+        "per_head": heads::per_head::<true>,
+        "absorb_append": absorb::absorb_append,
         "norm_quantize_wide": norm::norm_quantize::<256>,
         "norm_quantize_narrow": norm::norm_quantize::<32>,
         "route_1": route::route::<1>,

@@ -1,13 +1,18 @@
 //! Products of every head's values with a matrix of its own.
 
+use std::sync::Arc;
+
 use half::f16;
 
 use super::launch::Grid;
+use super::memory::Allocation;
 use super::module::{Entry, HEADS};
 use super::{CudaError, DeviceInfo, Launch, Span};
 use crate::abi::heads::{HeadsArgs, ROWS, SIXTEENS, WARPS};
 
 const ENTRY: Entry<HeadsArgs> = Entry::new(&HEADS, "per_head");
+/// Shared memory of a block.
+pub(super) const SHARED_BYTES: u32 = 512 * WARPS;
 /// Blocks for each multiprocessor, about, before blocks take more rows.
 const WAVES: usize = 8;
 
@@ -129,6 +134,16 @@ impl PerHead {
     /// # Errors
     /// [`CudaError::Contract`] when lengths or alignments do not fit.
     pub fn launch(&self, info: &DeviceInfo) -> Result<Launch, CudaError> {
+        let (args, blocks, bytes, uses) = self.arguments(info)?;
+        let grid = Grid { blocks, threads: 32 * WARPS, shared_bytes: SHARED_BYTES };
+        Ok(Launch::new(ENTRY, grid, args, bytes, uses))
+    }
+
+    /// Arguments, blocks, bytes that move, and memory.
+    pub(super) fn arguments(
+        &self,
+        info: &DeviceInfo,
+    ) -> Result<(HeadsArgs, u32, u64, Vec<Arc<Allocation>>), CudaError> {
         let Self { x, weights, out, rows, tail } = self;
         let HeadWeights { heads, rows: outs, cols, data } = weights;
         let holds = *rows > 0 && rows * heads < 1 << 28;
@@ -163,13 +178,9 @@ impl PerHead {
             blocks: blocks as u32,
             span: span as u32,
         };
-        let grid = Grid {
-            blocks: (heads * blocks * rows.div_ceil(span)) as u32,
-            threads: 32 * WARPS,
-            shared_bytes: 512 * WARPS,
-        };
+        let blocks = (heads * blocks * rows.div_ceil(span)) as u32;
         let bytes = 2 * data.len() + 4 * (x.len() + out.len());
         let uses = vec![x.memory().clone(), out.memory().clone(), data.memory().clone()];
-        Ok(Launch::new(ENTRY, grid, args, bytes as u64, uses))
+        Ok((args, blocks, bytes as u64, uses))
     }
 }

@@ -1,6 +1,9 @@
 //! Latents, which stand for keys and values of all heads, on their way to the cache.
 
+use std::sync::Arc;
+
 use super::launch::Grid;
+use super::memory::Allocation;
 use super::module::{Entry, ROPE};
 use super::{CudaError, DeviceInfo, KvRows, Launch, Rope, Span};
 use crate::abi::rope::{LatentArgs, WIDEST};
@@ -8,6 +11,8 @@ use crate::abi::rope::{LatentArgs, WIDEST};
 const ENTRY: Entry<LatentArgs> = Entry::new(&ROPE, "latent_append");
 /// Warps of a block.
 const WARPS: u32 = 4;
+/// Shared memory of one.
+pub(super) const SHARED_BYTES: u32 = 4 * WIDEST * WARPS;
 
 /// `latent = rms(kv[..latent]) * gain` becomes the value, `[latent; rope(kv[latent..])]` the key of the one KV head; the same values of
 /// every query head turn in place.
@@ -35,6 +40,13 @@ impl LatentAppend {
     /// # Errors
     /// [`CudaError::Contract`] when lengths, widths or alignments do not fit.
     pub fn launch(&self, _info: &DeviceInfo) -> Result<Launch, CudaError> {
+        let (args, blocks, bytes, uses) = self.arguments()?;
+        let grid = Grid { blocks, threads: 32 * WARPS, shared_bytes: SHARED_BYTES };
+        Ok(Launch::new(ENTRY, grid, args, bytes, uses))
+    }
+
+    /// Arguments, blocks, bytes that move, and memory.
+    pub(super) fn arguments(&self) -> Result<(LatentArgs, u32, u64, Vec<Arc<Allocation>>), CudaError> {
         let Self { q, kv, rows, heads, norm: (gain, eps), rope, cache } = self;
         let (rows, heads, shape) = (*rows, *heads, cache.shape);
         let (key, latent) = (shape.key_dim(), shape.value_dim());
@@ -58,6 +70,9 @@ impl LatentAppend {
             cache: paged,
             q: q.address(),
             kv: kv.address(),
+            from: q.address(),
+            from_width: key as u32,
+            from_first: latent as u32,
             gain: gain.address(),
             eps: *eps,
             heads: heads as u32,
@@ -75,7 +90,6 @@ impl LatentAppend {
         let cached = rows * shape.page_bytes() / crate::abi::attention::PAGE as usize;
         let bytes = turned + 4 * kv.len() + cached;
         let blocks = (rows * (heads + 2)).div_ceil(WARPS as usize) as u32;
-        let grid = Grid { blocks, threads: 32 * WARPS, shared_bytes: 4 * WIDEST * WARPS };
-        Ok(Launch::new(ENTRY, grid, args, bytes as u64, uses))
+        Ok((args, blocks, bytes as u64, uses))
     }
 }

@@ -15,6 +15,7 @@
 //! A launcher checks everything that its kernel relies on, so that running a [`Launch`] is safe; it also keeps the memory
 //! alive that the kernel uses, as a captured graph does.
 
+mod absorb;
 mod attention;
 mod candidates;
 mod device;
@@ -53,6 +54,7 @@ mod tests;
 mod upload;
 mod weights;
 
+pub use absorb::AbsorbAppend;
 pub use attention::{Attend, AttendScratch, AttendTiles};
 pub use candidates::Candidates;
 pub use device::{Device, DeviceInfo};

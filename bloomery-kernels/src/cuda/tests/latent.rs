@@ -1,7 +1,9 @@
 //! Latents in the cache, and queries whose tails have turned, against double precision.
 
 use super::super::testing::{Place, places};
-use super::super::{DeviceInfo, KvCache, KvRows, LatentAppend, Rope, RopeAngles};
+use super::super::{
+    AbsorbAppend, DeviceInfo, HeadWeights, KvCache, KvRows, LatentAppend, PerHead, Rope, RopeAngles,
+};
 use super::paged::Sequences;
 use super::rope::near;
 use crate::cpu::testing::{Rng, bits};
@@ -127,6 +129,51 @@ fn rows_together_are_rows_alone() {
     }
     for (together, alone) in pages.iter().zip(&others) {
         assert_eq!(place.read(together), place.read(alone));
+    }
+}
+
+#[test]
+fn absorbing_and_appending_at_once_is_one_after_the_other() {
+    let mut place = places().remove(0);
+    for (kind, rows) in [(KvType::F16, vec![(0, 68), (0, 69), (1, 4)]), (KvType::Q8_0, vec![(0, 69)])] {
+        let (heads, nope, latent, rope) = (3, 48, 64, 32);
+        let case = Case::new(kind, heads, (latent, rope));
+        let (key, mut rng) = (latent + rope, Rng::new(8));
+        let sequences = Sequences::new(&mut rng, case.shape, &[70, 5]);
+        let q = rng.normals(rows.len() * heads * (nope + rope));
+        let (kv, gain) = (rng.normals(rows.len() * key), rng.normals(latent));
+        let matrices = HeadWeights::pack(heads, latent, nope, &rng.normals(heads * latent * nope)).unwrap();
+        let matrices = place.buffer(&matrices);
+        let weights = HeadWeights::new(heads, latent, nope, matrices.span()).unwrap();
+        let [q, kv, gain] = [q, kv, gain].map(|x| place.buffer(&x));
+        let angles = RopeAngles::new(case.spec.as_ref().unwrap(), 512).unwrap();
+        let (low, high) = (place.buffer(&angles.low), place.buffer(&angles.high));
+        let mut results = Vec::new();
+        for at_once in [false, true] {
+            let out = place.poison::<f32>(rows.len() * heads * key);
+            let (cache, pages) = sequences.buffers(&mut place, &rows);
+            let (x, weights, q) = (q.span(), weights.clone(), out.span());
+            let products = PerHead { x, weights, out: out.span(), rows: rows.len(), tail: rope };
+            let (low, high) = (low.span(), high.span());
+            let rope = Rope { pairs: angles.pairs, half: angles.half, first: latent, low, high };
+            let append = LatentAppend {
+                q,
+                kv: kv.span(),
+                rows: rows.len(),
+                heads,
+                norm: (gain.span(), EPS),
+                rope: Some(rope),
+                cache,
+            };
+            let launches = match at_once {
+                true => vec![AbsorbAppend { products, append }.launch(place.info()).unwrap()],
+                false => vec![products.launch(place.info()).unwrap(), append.launch(place.info()).unwrap()],
+            };
+            launches.iter().for_each(|launch| place.run(launch));
+            let pages = pages.map(|pages| place.read(&pages));
+            results.push((bits(&place.read(&out)), pages));
+        }
+        assert!(results[0] == results[1], "{kind:?}");
     }
 }
 
