@@ -2,7 +2,7 @@
 
 use super::launch::Grid;
 use super::module::{Entry, HEADS};
-use super::{CudaError, DeviceInfo, LatentAppend, Launch, PerHead, heads, latent};
+use super::{CudaError, DeviceInfo, LatentAppend, Launch, PerHead};
 use crate::abi::heads::{AbsorbArgs, WARPS};
 
 const ENTRY: Entry<AbsorbArgs> = Entry::new(&HEADS, "absorb_append");
@@ -24,21 +24,19 @@ impl AbsorbAppend {
     pub fn launch(&self, info: &DeviceInfo) -> Result<Launch, CudaError> {
         let Self { products, append } = self;
         let equal = |what, found: u64, expected: u64| CudaError::equal(ENTRY.name, what, found, expected);
-        let (products_args, products_blocks, bytes, mut uses) = products.arguments(info)?;
-        let (mut append_args, blocks, more, others) = append.arguments()?;
+        let first = products.arguments(info)?;
+        let mut second = append.arguments()?;
+        let (heads, latent) = (first.args, &mut second.args);
         equal("the address of queries", append.q.address(), products.out.address())?;
         equal("rows", append.rows as u64, products.rows as u64)?;
-        equal("query heads", append.heads as u64, products_args.heads.into())?;
-        equal("rows of a matrix", products_args.outs.into(), append_args.cache.value_dim.into())?;
-        equal("values that go along", products_args.tail.into(), u64::from(2 * append_args.turn.half))?;
-        append_args.from = products_args.x;
-        append_args.from_width = products_args.cols + products_args.tail;
-        append_args.from_first = products_args.cols;
-        uses.extend(others);
-        let args =
-            AbsorbArgs { heads: products_args, latent: append_args, products: products_blocks, padding: 0 };
-        let shared_bytes = heads::SHARED_BYTES.max(latent::SHARED_BYTES);
-        let grid = Grid { blocks: products_blocks + blocks, threads: 32 * WARPS, shared_bytes };
-        Ok(Launch::new(ENTRY, grid, args, bytes + more, uses))
+        equal("query heads", append.heads as u64, heads.heads.into())?;
+        equal("rows of a matrix", heads.outs.into(), latent.cache.value_dim.into())?;
+        equal("values that go along", heads.tail.into(), (2 * latent.turn.half).into())?;
+        (latent.from, latent.from_width, latent.from_first) = (heads.x, heads.cols + heads.tail, heads.cols);
+        let args = AbsorbArgs { heads, latent: *latent, products: first.blocks, padding: 0 };
+        let uses = [first.uses, second.uses].concat();
+        let shared_bytes = super::heads::SHARED_BYTES.max(super::latent::SHARED_BYTES);
+        let grid = Grid { blocks: first.blocks + second.blocks, threads: 32 * WARPS, shared_bytes };
+        Ok(Launch::new(ENTRY, grid, args, first.bytes + second.bytes, uses))
     }
 }

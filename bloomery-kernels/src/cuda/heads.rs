@@ -1,11 +1,8 @@
 //! Products of every head's values with a matrix of its own.
 
-use std::sync::Arc;
-
 use half::f16;
 
-use super::launch::Grid;
-use super::memory::Allocation;
+use super::launch::{Grid, Share};
 use super::module::{Entry, HEADS};
 use super::{CudaError, DeviceInfo, Launch, Span};
 use crate::abi::heads::{HeadsArgs, ROWS, SIXTEENS, WARPS};
@@ -134,16 +131,13 @@ impl PerHead {
     /// # Errors
     /// [`CudaError::Contract`] when lengths or alignments do not fit.
     pub fn launch(&self, info: &DeviceInfo) -> Result<Launch, CudaError> {
-        let (args, blocks, bytes, uses) = self.arguments(info)?;
+        let Share { args, blocks, bytes, uses } = self.arguments(info)?;
         let grid = Grid { blocks, threads: 32 * WARPS, shared_bytes: SHARED_BYTES };
         Ok(Launch::new(ENTRY, grid, args, bytes, uses))
     }
 
     /// Arguments, blocks, bytes that move, and memory.
-    pub(super) fn arguments(
-        &self,
-        info: &DeviceInfo,
-    ) -> Result<(HeadsArgs, u32, u64, Vec<Arc<Allocation>>), CudaError> {
+    pub(super) fn arguments(&self, info: &DeviceInfo) -> Result<Share<HeadsArgs>, CudaError> {
         let Self { x, weights, out, rows, tail } = self;
         let HeadWeights { heads, rows: outs, cols, data } = weights;
         let holds = *rows > 0 && rows * heads < 1 << 28;
@@ -181,6 +175,6 @@ impl PerHead {
         let blocks = (heads * blocks * rows.div_ceil(span)) as u32;
         let bytes = 2 * data.len() + 4 * (x.len() + out.len());
         let uses = vec![x.memory().clone(), out.memory().clone(), data.memory().clone()];
-        Ok((args, blocks, bytes as u64, uses))
+        Ok(Share { args, blocks, bytes: bytes as u64, uses })
     }
 }

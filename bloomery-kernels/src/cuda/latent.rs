@@ -1,9 +1,6 @@
 //! Latents, which stand for keys and values of all heads, on their way to the cache.
 
-use std::sync::Arc;
-
-use super::launch::Grid;
-use super::memory::Allocation;
+use super::launch::{Grid, Share};
 use super::module::{Entry, ROPE};
 use super::{CudaError, DeviceInfo, KvRows, Launch, Rope, Span};
 use crate::abi::rope::{LatentArgs, WIDEST};
@@ -40,13 +37,13 @@ impl LatentAppend {
     /// # Errors
     /// [`CudaError::Contract`] when lengths, widths or alignments do not fit.
     pub fn launch(&self, _info: &DeviceInfo) -> Result<Launch, CudaError> {
-        let (args, blocks, bytes, uses) = self.arguments()?;
+        let Share { args, blocks, bytes, uses } = self.arguments()?;
         let grid = Grid { blocks, threads: 32 * WARPS, shared_bytes: SHARED_BYTES };
         Ok(Launch::new(ENTRY, grid, args, bytes, uses))
     }
 
     /// Arguments, blocks, bytes that move, and memory.
-    pub(super) fn arguments(&self) -> Result<(LatentArgs, u32, u64, Vec<Arc<Allocation>>), CudaError> {
+    pub(super) fn arguments(&self) -> Result<Share<LatentArgs>, CudaError> {
         let Self { q, kv, rows, heads, norm: (gain, eps), rope, cache } = self;
         let (rows, heads, shape) = (*rows, *heads, cache.shape);
         let (key, latent) = (shape.key_dim(), shape.value_dim());
@@ -90,6 +87,6 @@ impl LatentAppend {
         let cached = rows * shape.page_bytes() / crate::abi::attention::PAGE as usize;
         let bytes = turned + 4 * kv.len() + cached;
         let blocks = (rows * (heads + 2)).div_ceil(WARPS as usize) as u32;
-        Ok((args, blocks, bytes as u64, uses))
+        Ok(Share { args, blocks, bytes: bytes as u64, uses })
     }
 }

@@ -92,7 +92,16 @@ pub(super) fn body(frame: &Frame<'_>) -> Result<Vec<Stage>, CudaError> {
                 stages.push(Stage::new("feed-forward", launches));
             }
             Op::Gate { x, gate } => stages.push(Stage::new("gate", gate::launches(frame, *x, *gate)?)),
-            Op::Absorb { q: x, keys: weights, out } | Op::PerHead { x, weights, out } => {
+            Op::Absorb { q, keys, out } => match ops.peek() {
+                Some(Op::LatentAppend { q: absorbed, kv, norm, attention }) if absorbed == out => {
+                    let (from, to) = ((*q, *keys), [*absorbed, *kv]);
+                    let launches = latent::absorbing(frame, from, to, *norm, *attention)?;
+                    stages.push(Stage::new("rope", launches));
+                    ops.next();
+                }
+                _ => stages.push(Stage::new("heads", per_head::launches(frame, *q, *keys, *out)?)),
+            },
+            Op::PerHead { x, weights, out } => {
                 stages.push(Stage::new("heads", per_head::launches(frame, *x, *weights, *out)?));
             }
             Op::LatentAppend { q, kv, norm, attention } => {

@@ -149,6 +149,7 @@ fn absorbing_and_appending_at_once_is_one_after_the_other() {
         let angles = RopeAngles::new(case.spec.as_ref().unwrap(), 512).unwrap();
         let (low, high) = (place.buffer(&angles.low), place.buffer(&angles.high));
         let mut results = Vec::new();
+        let q_of_others = place.poison::<f32>(rows.len() * heads * key);
         for at_once in [false, true] {
             let out = place.poison::<f32>(rows.len() * heads * key);
             let (cache, pages) = sequences.buffers(&mut place, &rows);
@@ -165,6 +166,9 @@ fn absorbing_and_appending_at_once_is_one_after_the_other() {
                 rope: Some(rope),
                 cache,
             };
+            let other = LatentAppend { q: q_of_others.span(), ..append.clone() };
+            let other = AbsorbAppend { products: products.clone(), append: other }.launch(place.info());
+            assert!(other.unwrap_err().to_string().contains("the address of queries"));
             let launches = match at_once {
                 true => vec![AbsorbAppend { products, append }.launch(place.info()).unwrap()],
                 false => vec![products.launch(place.info()).unwrap(), append.launch(place.info()).unwrap()],

@@ -18,8 +18,17 @@ pub(in crate::backend::cuda) fn launches(
     weights: HeadsId,
     out: Buffer,
 ) -> Result<Vec<Launch>, CudaError> {
+    Ok(vec![products(frame, x, weights, out)?.launch(frame.info)?])
+}
+
+pub(super) fn products(
+    frame: &Frame<'_>,
+    x: Buffer,
+    weights: HeadsId,
+    out: Buffer,
+) -> Result<PerHead, CudaError> {
     let weights = frame.model.heads(weights).clone();
     let tail = (x.cols / weights.heads()).saturating_sub(weights.cols());
     let (rows, x, out) = (frame.rows_of(x.rows), frame.span(x)?, frame.span(out)?);
-    Ok(vec![PerHead { x, weights, out, rows, tail }.launch(frame.info)?])
+    Ok(PerHead { x, weights, out, rows, tail })
 }
