@@ -100,6 +100,7 @@ impl Bench {
         let rope = Rope {
             pairs: angles.pairs,
             half: angles.half,
+            first: 0,
             low: upload(&mut stream, &angles.low)?.span(),
             high: upload(&mut stream, &angles.high)?.span(),
         };
@@ -153,12 +154,13 @@ impl Bench {
                 rows: self.rows,
                 heads: HEADS,
                 scale: (DIM as f32).sqrt().recip(),
+                window: None,
                 scratch: self.scratch.clone(),
                 tiles: Some(self.tiles.clone()),
             };
-            op.launch(self.stream.device().info())
+            Ok(op.launches(self.stream.device().info())?.remove(0))
         });
-        let launches = launches.collect::<Result<Vec<_>, _>>()?;
+        let launches = launches.collect::<Result<Vec<_>, CudaError>>()?;
         let cache = &self.layers[0];
         let lines = if self.rows <= Attend::FEW { self.rows } else { 1 };
         let bytes = lines * depth * cache.shape.page_bytes() / PAGE;

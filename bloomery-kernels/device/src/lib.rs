@@ -14,6 +14,8 @@
 
 #[path = "../../src/abi/mod.rs"]
 mod abi;
+#[cfg(feature = "heads")]
+mod absorb;
 mod activations;
 #[cfg(any(feature = "attention", feature = "prefill"))]
 mod attention;
@@ -38,8 +40,14 @@ mod embed;
 mod experts;
 #[cfg(feature = "few")]
 mod few;
+#[cfg(feature = "rope")]
+mod gate;
 #[cfg(any(feature = "products", feature = "few"))]
 mod groups;
+#[cfg(feature = "heads")]
+mod heads;
+#[cfg(any(feature = "rope", feature = "heads"))]
+mod latent;
 #[cfg(feature = "many")]
 mod many;
 mod math;
@@ -51,8 +59,10 @@ mod pack;
 mod project;
 #[cfg(feature = "products")]
 mod ring;
-#[cfg(feature = "rope")]
+#[cfg(any(feature = "rope", feature = "heads"))]
 mod rope;
+#[cfg(feature = "rope")]
+mod rope_entries;
 #[cfg(feature = "tiles")]
 mod rounded;
 mod rounding;

@@ -1,7 +1,7 @@
 //! Head norms, rotation, and the append to the cache: a warp for each head of each row.
 
-use super::abi::attention::{F16, F32, PAGE, Q8_0};
-use super::abi::rope::{LOW, RopeArgs, WIDEST};
+use super::abi::attention::{F16, F32, PAGE, Paged, Q8_0};
+use super::abi::rope::{LOW, RopeArgs, Turn, WIDEST};
 use super::math::inverse_rms;
 use super::simt::{
     await_predecessors, block, divide, fma, half2, lane, ld_global_f32, ld_global_u32, ld_global_u32x2,
@@ -10,7 +10,7 @@ use super::simt::{
 };
 
 /// Pairs of a lane.
-const PAIRS: usize = WIDEST as usize / 64;
+pub(crate) const PAIRS: usize = WIDEST as usize / 64;
 /// Values of a lane.
 const VALUES: usize = WIDEST as usize / 32;
 /// Adding it rounds to an integer.
@@ -18,15 +18,18 @@ const ROUND: f32 = 12_582_912.0;
 
 /// Where a row is.
 #[derive(Clone, Copy)]
-struct Slot {
-    position: u32,
+pub(crate) struct Slot {
+    pub(crate) position: u32,
     /// Of the cache, or beyond its pages: nothing is appended.
     page: u32,
 }
 
+/// Finds it.
+///
+/// # Safety
+/// The lengths of [`Paged`]; `row` is one of the launch.
 #[inline(always)]
-unsafe fn slot(args: &RopeArgs, row: u32) -> Slot {
-    let cache = &args.cache;
+pub(crate) unsafe fn slot(cache: &Paged, row: u32) -> Slot {
     let position = ld_global_u32(cache.positions + 4 * u64::from(row));
     let sequence = ld_global_u32(cache.sequences + 4 * u64::from(row));
     let mut page = u32::MAX;
@@ -56,30 +59,28 @@ pub(crate) unsafe fn rope_append(args: RopeArgs) {
     }
     let (row, index) = divide(item, per_row);
     // What no predecessor writes comes first: where the row is, its angles, the gains.
-    let slot = slot(&args, row);
+    let slot = slot(cache, row);
     if index >= args.heads + kv_heads {
         let head = index - args.heads - kv_heads;
         let v = args.v + 4 * u64::from(row * kv_heads + head) * u64::from(cache.value_dim);
         await_predecessors();
         release_successor();
-        append(&args, slot, head, false, |i| ld_global_f32(v + 4 * u64::from(i)));
+        let values = spread::<VALUES>(cache.value_dim, |i| ld_global_f32(v + 4 * u64::from(i)));
+        append(cache, slot, head, false, values);
         return;
     }
     let is_query = index < args.heads;
     let (gain, eps) = if is_query { (args.q_gain, args.q_eps) } else { (args.k_gain, args.k_eps) };
-    let (mut turns, mut places, mut gains) = ([[1.0, 0.0]; PAIRS], [[0_u32; 2]; PAIRS], [[1.0; 2]; PAIRS]);
+    let turning = &args.turn;
+    let (places, turns) = turns(turning, slot.position);
+    let mut gains = [[1.0; 2]; PAIRS];
     let mut j = 0;
     while j < PAIRS {
-        let pair = lane() + 32 * j as u32;
-        places[j] = if args.neighbours != 0 { [2 * pair, 2 * pair + 1] } else { [pair, pair + args.half] };
-        if pair < args.half {
-            turns[j] = turn(&args, slot.position, pair);
-            if gain != 0 {
-                gains[j] = [
-                    ld_global_f32(gain + 4 * u64::from(places[j][0])),
-                    ld_global_f32(gain + 4 * u64::from(places[j][1])),
-                ];
-            }
+        if lane() + 32 * (j as u32) < turning.half && gain != 0 {
+            gains[j] = [
+                ld_global_f32(gain + 4 * u64::from(places[j][0])),
+                ld_global_f32(gain + 4 * u64::from(places[j][1])),
+            ];
         }
         j += 1;
     }
@@ -94,7 +95,7 @@ pub(crate) unsafe fn rope_append(args: RopeArgs) {
     let mut values = [[0.0; 2]; PAIRS];
     j = 0;
     while j < PAIRS {
-        if lane() + 32 * (j as u32) < args.half {
+        if lane() + 32 * (j as u32) < turning.half {
             values[j] = [
                 ld_global_f32(x + 4 * u64::from(places[j][0])),
                 ld_global_f32(x + 4 * u64::from(places[j][1])),
@@ -118,48 +119,103 @@ pub(crate) unsafe fn rope_append(args: RopeArgs) {
     // writes only what it has read itself.
     j = 0;
     while j < PAIRS {
-        if lane() + 32 * (j as u32) < args.half {
+        if lane() + 32 * (j as u32) < turning.half {
             let [mut a, mut b] = values[j];
             if gain != 0 {
                 (a, b) = (a * inverse * gains[j][0], b * inverse * gains[j][1]);
             }
-            let [c, s] = turns[j];
-            put(places[j][0], fma(a, c, -(b * s)));
-            put(places[j][1], fma(b, c, a * s));
+            let [a, b] = turned([a, b], turns[j]);
+            put(places[j][0], a);
+            put(places[j][1], b);
         }
         j += 1;
     }
-    let mut at = 2 * args.half + lane();
-    while at < dim {
+    let mut rest = lane();
+    while rest < dim - 2 * turning.half {
+        let at = if rest < turning.first { rest } else { rest + 2 * turning.half };
         let mut value = ld_global_f32(x + 4 * u64::from(at));
         if gain != 0 {
             value = value * inverse * ld_global_f32(gain + 4 * u64::from(at));
         }
         put(at, value);
-        at += 32;
+        rest += 32;
     }
     if !is_query {
         warp_barrier();
-        append(&args, slot, index - args.heads, true, |i| ld_shared_f32(stage + 4 * i));
+        let values = spread::<VALUES>(dim, |i| ld_shared_f32(stage + 4 * i));
+        append(cache, slot, index - args.heads, true, values);
     }
+}
+
+/// The values of a lane's pairs, by number, and how far they turn.
+///
+/// # Safety
+/// The lengths of [`Turn`].
+#[inline(always)]
+pub(crate) unsafe fn turns(turning: &Turn, position: u32) -> ([[u32; 2]; PAIRS], [[f32; 2]; PAIRS]) {
+    let (mut places, mut turns) = ([[0_u32; 2]; PAIRS], [[1.0, 0.0]; PAIRS]);
+    let mut j = 0;
+    while j < PAIRS {
+        let pair = lane() + 32 * j as u32;
+        let [a, b] =
+            if turning.neighbours != 0 { [2 * pair, 2 * pair + 1] } else { [pair, pair + turning.half] };
+        places[j] = [turning.first + a, turning.first + b];
+        if pair < turning.half {
+            turns[j] = turn(turning, position, pair);
+        }
+        j += 1;
+    }
+    (places, turns)
+}
+
+/// A pair, turned.
+#[inline(always)]
+pub(crate) fn turned([a, b]: [f32; 2], [c, s]: [f32; 2]) -> [f32; 2] {
+    [fma(a, c, -(b * s)), fma(b, c, a * s)]
 }
 
 /// Cosine and sine of a pair at a position: those of its multiple of 256 and of the rest, by the theorem of addition.
 #[inline(always)]
-unsafe fn turn(args: &RopeArgs, position: u32, pair: u32) -> [f32; 2] {
+unsafe fn turn(turning: &Turn, position: u32, pair: u32) -> [f32; 2] {
     let entry = |table: u64, row: u32| {
-        ld_global_u32x2(table + 8 * (u64::from(row) * u64::from(args.half) + u64::from(pair)))
+        ld_global_u32x2(table + 8 * (u64::from(row) * u64::from(turning.half) + u64::from(pair)))
             .map(f32::from_bits)
     };
-    let [c, s] = entry(args.low, position % LOW);
-    let [high_c, high_s] = entry(args.high, (position / LOW).min(args.high_rows - 1));
+    let [c, s] = entry(turning.low, position % LOW);
+    let [high_c, high_s] = entry(turning.high, (position / LOW).min(turning.high_rows - 1));
     [fma(c, high_c, -(s * high_s)), fma(s, high_c, c * high_s)]
 }
 
-/// Writes a head of a row to its place in the cache. `load` gives a value.
+/// A lane's values of a head: every 32nd. `load` gives a value.
+///
+/// # Safety
+/// `load` may be called for every one below `dim`.
 #[inline(always)]
-unsafe fn append(args: &RopeArgs, slot: Slot, head: u32, is_key: bool, load: impl Fn(u32) -> f32) {
-    let cache = &args.cache;
+pub(crate) unsafe fn spread<const N: usize>(dim: u32, load: impl Fn(u32) -> f32) -> [f32; N] {
+    let mut values = [0.0; N];
+    let mut j = 0;
+    while j < N {
+        let at = lane() + 32 * j as u32;
+        if at < dim {
+            values[j] = load(at);
+        }
+        j += 1;
+    }
+    values
+}
+
+/// Writes a head of a row, spread over the lanes, to its place in the cache.
+///
+/// # Safety
+/// Every lane of the warp gets here; the lengths of [`Paged`]; heads have at most `32 * N` values.
+#[inline(always)]
+pub(crate) unsafe fn append<const N: usize>(
+    cache: &Paged,
+    slot: Slot,
+    head: u32,
+    is_key: bool,
+    values: [f32; N],
+) {
     if slot.page >= cache.pages {
         return;
     }
@@ -175,17 +231,8 @@ unsafe fn append(args: &RopeArgs, slot: Slot, head: u32, is_key: bool, load: imp
     let base =
         pages + (u64::from(slot.page) * u64::from(cache.kv_heads) + u64::from(head)) * u64::from(head_bytes);
     let offset = slot.position % PAGE;
-    let mut values = [0.0; VALUES];
     let mut j = 0;
-    while j < VALUES {
-        let at = lane() + 32 * j as u32;
-        if at < dim {
-            values[j] = load(at);
-        }
-        j += 1;
-    }
-    j = 0;
-    while j < VALUES {
+    while j < N {
         let (at, value) = (lane() + 32 * j as u32, values[j]);
         let element = if is_key { offset * dim + at } else { (offset / 4 * dim + at) * 4 + offset % 4 };
         let place = base + u64::from(bytes * element);
@@ -210,18 +257,5 @@ unsafe fn append(args: &RopeArgs, slot: Slot, head: u32, is_key: bool, load: imp
             }
         }
         j += 1;
-    }
-}
-
-#[cfg(target_arch = "nvptx64")]
-mod entries {
-    use super::RopeArgs;
-
-    crate::simt::bounds!(rope_append, 128, 4);
-
-    /// See [`rope_append`](super::rope_append).
-    #[unsafe(no_mangle)]
-    pub unsafe extern "ptx-kernel" fn rope_append(args: RopeArgs) {
-        super::rope_append(args);
     }
 }

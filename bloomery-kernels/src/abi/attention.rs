@@ -72,8 +72,12 @@ pub struct AttendArgs {
     pub tiles: u32,
     /// Multiplies scores.
     pub scale: f32,
-    /// Prefill: pages that are on their way at once, 1 or 2.
+    /// Prefill: pages that are on their way at once, 1 or 2; of the widest heads, blocks of a tile.
     pub stages: u32,
+    /// Positions that a row sees, itself the last; `u32::MAX`: all before it.
+    pub window: u32,
+    /// Not used.
+    pub padding: u32,
 }
 
 /// Rows that the decode kernel takes, at most.
@@ -85,10 +89,17 @@ pub const SPLITS: u32 = 32;
 /// Query heads of a KV head that a block of the decode kernel takes at once.
 pub const HEADS: u32 = 8;
 
-/// Positions of a piece of a row that sees `len` positions: it depends on nothing else.
+/// Values of a key that there are kernels for, at most.
+pub const WIDEST_KEY: u32 = 576;
+/// Values of a value that there are kernels for, at most.
+pub const WIDEST_VALUE: u32 = 512;
+
+/// Positions of a piece of a row at the end of `len` positions, of which it sees the last `window`: it depends on nothing else. Pieces
+/// begin at multiples of that, so that a window has a part of one more.
 #[must_use]
-pub const fn split(len: u32) -> u32 {
-    CHUNK * len.div_ceil(CHUNK * SPLITS)
+pub const fn split(len: u32, window: u32) -> u32 {
+    let (all, seen) = (len.div_ceil(CHUNK * SPLITS), window.div_ceil(CHUNK * (SPLITS - 1)));
+    CHUNK * if all < seen { all } else { seen }
 }
 
 /// Floats of a piece's result: the heads' largest scores and sums of weights, then the weighted values.
@@ -106,5 +117,19 @@ pub const fn prefill_bytes(warps: u32, stages: u32, chunks: u32, bytes: u32) -> 
     warps * (chunks * 2048 + 512) + stages * (keys + values + scales)
 }
 
+/// Warps of a block of the prefill kernel for the widest heads.
+pub const BROAD_WARPS: u32 = 8;
+/// Queries of one.
+pub const BROAD_QUERIES: u32 = 32;
+/// Chunks of 32 dimensions of a key.
+pub const BROAD_CHUNKS: u32 = WIDEST_KEY / 32;
+
+/// Shared memory of that kernel, for values of `bytes` bytes.
+#[must_use]
+pub const fn broad_bytes(bytes: u32) -> u32 {
+    let weights = if bytes == 1 { 1024 } else { 512 } * (CHUNK / 16) * (BROAD_QUERIES / 16);
+    128 * BROAD_QUERIES * BROAD_CHUNKS + weights + BROAD_QUERIES * (8 * BROAD_WARPS + 8)
+}
+
 const _: () = assert!(size_of::<Paged>() == 72 && align_of::<Paged>() == 8);
-const _: () = assert!(size_of::<AttendArgs>() == 120 && align_of::<AttendArgs>() == 8);
+const _: () = assert!(size_of::<AttendArgs>() == 128 && align_of::<AttendArgs>() == 8);

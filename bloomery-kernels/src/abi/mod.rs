@@ -9,6 +9,7 @@ pub mod embed;
 pub mod experts;
 pub mod few;
 pub mod formats;
+pub mod heads;
 pub mod many;
 pub mod norm;
 pub mod project;

@@ -4,12 +4,18 @@ use super::launch::Grid;
 use super::module::{ATTENTION, Entry, PREFILL};
 use super::{CudaError, DeviceInfo, KvCache, KvRows, Launch, Span};
 use crate::abi::attention::{
-    AttendArgs, CHUNK, DECODE_ROWS, HEADS, PAGE, SPLITS, partial_floats, prefill_bytes,
+    AttendArgs, BROAD_QUERIES, BROAD_WARPS, CHUNK, DECODE_ROWS, HEADS, PAGE, SPLITS, WIDEST_KEY, broad_bytes,
+    partial_floats, prefill_bytes, split,
 };
 use crate::cpu::KvType;
 
 const NAME: &str = "attend";
 const FLOAT: Entry<AttendArgs> = Entry::new(&ATTENTION, "attend_float");
+const FLOAT_WIDE: Entry<AttendArgs> = Entry::new(&ATTENTION, "attend_float_wide");
+/// The widest heads that tiles in shared memory take.
+const NARROW: u32 = 256;
+/// Blocks' units of work that keep a card busy: rows with many query heads of a KV head are fewer at once, for the scratch's sake.
+const BUSY: usize = 64;
 /// Warps of a block of the kernel for f32.
 const FLOAT_WARPS: u32 = 4;
 
@@ -25,8 +31,7 @@ pub struct AttendScratch {
 impl AttendScratch {
     /// Blocks' units of work: a row and up to 8 heads of a KV head.
     fn units(shape: &KvCache, heads: usize, rows: usize) -> usize {
-        let group = heads / shape.kv_heads();
-        rows.min(DECODE_ROWS as usize) * shape.kv_heads() * group.div_ceil(HEADS as usize)
+        rows.min(at_once(shape, heads)) * tiles(shape, heads)
     }
 
     /// Floats for up to `rows` rows.
@@ -46,8 +51,9 @@ impl AttendScratch {
 /// `out[row][head] = sum over p of softmax over p of (scale * q[row][head] . key[p]) * value[p]`, over the positions
 /// `0..=positions[row]` of the row's sequence; head `h` reads KV head `h / (heads / kv_heads)`.
 ///
-/// A row's result depends on the row alone: on its position, and on whether it is among up to [`Attend::FEW`] rows.
-/// Queries are taken as pairs of halves, that is with 22 bits, and must be below 65504.
+/// With a window, a row sees the last so many of these, and pages before them are not read.
+///
+/// A row's result depends on the row alone: on its position, and on whether it is among up to [`Attend::FEW`] rows. Queries are taken as pairs of halves, that is with 22 bits, and must be below 65504.
 #[derive(Debug, Clone)]
 pub struct Attend {
     /// `[rows][heads][key_dim]`.
@@ -62,6 +68,8 @@ pub struct Attend {
     pub heads: usize,
     /// Positive.
     pub scale: f32,
+    /// Positions that a row sees, its own the last; all if there is none.
+    pub window: Option<usize>,
     /// For up to [`Attend::FEW`] rows.
     pub scratch: AttendScratch,
     /// For more rows: what [`AttendTiles::list`] says of them.
@@ -72,11 +80,33 @@ impl Attend {
     /// Up to so many rows are a decode step.
     pub const FEW: usize = DECODE_ROWS as usize;
 
-    /// The kernel.
+    /// The kernel, for heads that want several with as many rows each.
     ///
     /// # Errors
     /// [`CudaError::Contract`] when lengths or alignments do not fit.
-    pub fn launch(&self, info: &DeviceInfo) -> Result<Launch, CudaError> {
+    pub fn launches(&self, info: &DeviceInfo) -> Result<Vec<Launch>, CudaError> {
+        let (shape, most) = (self.cache.shape, at_once(&self.cache.shape, self.heads));
+        if self.rows <= most || shape.kind() == KvType::F32 || self.rows > Self::FEW {
+            return Ok(vec![self.launch(info)?]);
+        }
+        self.arguments()?;
+        let (key, value) = (self.heads * shape.key_dim(), self.heads * shape.value_dim());
+        let some = |first: usize| {
+            let rows = most.min(self.rows - first);
+            let range = first..first + rows;
+            let cache = KvRows {
+                positions: self.cache.positions.slice(range.clone())?,
+                sequences: self.cache.sequences.slice(range.clone())?,
+                ..self.cache.clone()
+            };
+            let (q, out) = (first * key..range.end * key, first * value..range.end * value);
+            Self { q: self.q.slice(q)?, out: self.out.slice(out)?, rows, cache, ..self.clone() }.launch(info)
+        };
+        (0..self.rows).step_by(most).map(some).collect()
+    }
+
+    /// The kernel for rows that one launch takes.
+    fn launch(&self, info: &DeviceInfo) -> Result<Launch, CudaError> {
         let shape = self.cache.shape;
         let args = self.arguments()?;
         let bytes = 4 * (self.q.len() + self.out.len());
@@ -85,8 +115,10 @@ impl Attend {
         uses.push(self.scratch.tickets.memory().clone());
         if shape.kind() == KvType::F32 {
             let blocks = (self.rows * self.heads).div_ceil(FLOAT_WARPS as usize) as u32;
-            let grid = Grid { blocks, threads: 32 * FLOAT_WARPS, shared_bytes: 4 * 288 * FLOAT_WARPS };
-            return Ok(Launch::new(FLOAT, grid, args, bytes as u64, uses));
+            let shared_bytes = 4 * (shape.key_dim() as u32 + 32) * FLOAT_WARPS;
+            let grid = Grid { blocks, threads: 32 * FLOAT_WARPS, shared_bytes };
+            let entry = if is_wide(&shape) { FLOAT_WIDE } else { FLOAT };
+            return Ok(Launch::new(entry, grid, args, bytes as u64, uses));
         }
         let (width, entry) = entry(&shape, self.rows <= Self::FEW);
         if self.rows > Self::FEW {
@@ -103,13 +135,14 @@ impl Attend {
             CudaError::require(NAME, "the tiles' address", scratch, scratch.is_multiple_of(8), rule)?;
             let args = AttendArgs { scratch, tiles, stages: tiling.stages, ..args };
             let grid = Grid {
-                blocks: tiles * args.cache.kv_heads,
+                blocks: tiles * args.cache.kv_heads * if is_wide(&shape) { tiling.stages } else { 1 },
                 threads: 32 * tiling.warps,
                 shared_bytes: tiling.shared_bytes,
             };
             return Ok(Launch::new(entry, grid, args, bytes as u64, uses));
         }
-        let most = (self.cache.stride as u32 * PAGE).div_ceil(CHUNK).min(SPLITS);
+        let seen = args.window / split(u32::MAX / 2, args.window) + 2;
+        let most = (self.cache.stride as u32 * PAGE).div_ceil(CHUNK).min(SPLITS).min(seen);
         let items = args.cache.rows * args.cache.kv_heads * args.tiles * most;
         let threads = if width == 64 { 128 } else { 256 };
         // Blocks that are there at once; more would only wait.
@@ -141,6 +174,8 @@ impl Attend {
         })?;
         equal("values of queries", q.len(), rows * heads * shape.key_dim())?;
         equal("values of the output", out.len(), rows * heads * shape.value_dim())?;
+        let window = self.window.unwrap_or(usize::MAX);
+        CudaError::require(NAME, "the window", window as u64, window > 0, || "at least 1".to_owned())?;
         let rule = || "positive".to_owned();
         CudaError::require(NAME, "the bits of the scale", scale.to_bits().into(), *scale > 0.0, rule)?;
         let (floats, tickets) = if *rows <= Self::FEW && shape.kind() != KvType::F32 {
@@ -167,6 +202,8 @@ impl Attend {
             tiles: group.div_ceil(HEADS as usize) as u32,
             scale: *scale,
             stages: 0,
+            window: u32::try_from(window).unwrap_or(u32::MAX),
+            padding: 0,
         })
     }
 }
@@ -185,10 +222,17 @@ impl AttendTiles {
     /// For a card, a cache and `heads` query heads.
     ///
     /// # Errors
-    /// [`CudaError::Contract`] if a KV head has more query heads than a tile has room for.
+    /// [`CudaError::Contract`] if a KV head has more query heads than a tile has room for. Tiles of the widest heads
+    /// have room for any number.
     pub fn new(info: &DeviceInfo, shape: &KvCache, heads: usize) -> Result<Self, CudaError> {
         let (width, _) = entry(shape, false);
         let bytes = if shape.kind() == KvType::Q8_0 { 1 } else { 2 };
+        if is_wide(shape) {
+            let (group, queries) = ((heads / shape.kv_heads()).max(1), BROAD_QUERIES as usize);
+            let rows = (queries / group).max(1);
+            let stages = (rows * group).div_ceil(queries) as u32;
+            return Ok(Self { warps: BROAD_WARPS, stages, shared_bytes: broad_bytes(bytes), rows });
+        }
         let room = |(warps, stages): (u32, u32)| prefill_bytes(warps, stages, width / 32, bytes);
         let shapes = [(8, 2), (8, 1), (4, 2), (4, 1), (2, 1), (1, 1)];
         let fits =
@@ -229,18 +273,35 @@ impl AttendTiles {
     }
 }
 
+/// Whether heads are wider than tiles in shared memory take.
+fn is_wide(shape: &KvCache) -> bool {
+    shape.key_dim().max(shape.value_dim()) > NARROW as usize
+}
+
+/// Eights of query heads, of all KV heads.
+fn tiles(shape: &KvCache, heads: usize) -> usize {
+    shape.kv_heads() * (heads / shape.kv_heads()).div_ceil(HEADS as usize)
+}
+
+/// Rows that the kernel for few takes at once.
+fn at_once(shape: &KvCache, heads: usize) -> usize {
+    let most = DECODE_ROWS as usize;
+    if is_wide(shape) { (BUSY / tiles(shape, heads).max(1)).clamp(1, most) } else { most }
+}
+
 /// The kernel of a shape for few rows or for many, and the width of heads that it is made for.
 fn entry(shape: &KvCache, few: bool) -> (u32, Entry<AttendArgs>) {
     let names = match (shape.kind() == KvType::Q8_0, few) {
-        (true, true) => ["decode_q8_64", "decode_q8_128", "decode_q8_256"],
-        (false, true) => ["decode_f16_64", "decode_f16_128", "decode_f16_256"],
-        (true, false) => ["prefill_q8_64", "prefill_q8_128", "prefill_q8_256"],
-        (false, false) => ["prefill_f16_64", "prefill_f16_128", "prefill_f16_256"],
+        (true, true) => ["decode_q8_64", "decode_q8_128", "decode_q8_256", "decode_q8_576"],
+        (false, true) => ["decode_f16_64", "decode_f16_128", "decode_f16_256", "decode_f16_576"],
+        (true, false) => ["prefill_q8_64", "prefill_q8_128", "prefill_q8_256", "prefill_q8_576"],
+        (false, false) => ["prefill_f16_64", "prefill_f16_128", "prefill_f16_256", "prefill_f16_576"],
     };
     let (width, name) = match shape.key_dim().max(shape.value_dim()) {
         0..=64 => (64, names[0]),
         65..=128 => (128, names[1]),
-        _ => (256, names[2]),
+        129..=256 => (256, names[2]),
+        _ => (WIDEST_KEY, names[3]),
     };
     (width, Entry::new(if few { &ATTENTION } else { &PREFILL }, name))
 }

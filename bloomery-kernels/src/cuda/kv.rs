@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use super::memory::Allocation;
 use super::{CudaError, Span};
-use crate::abi::attention::{F16, F32, PAGE, Paged, Q8_0};
-use crate::abi::rope::WIDEST;
+use crate::abi::attention::{F16, F32, PAGE, Paged, Q8_0, WIDEST_KEY, WIDEST_VALUE};
 use crate::cpu::KvType;
 
 const NAME: &str = "a cache";
@@ -23,16 +22,19 @@ impl KvCache {
     /// `kv_heads` heads of `key_dim` and `value_dim` values.
     ///
     /// # Errors
-    /// [`CudaError::Contract`] unless there is a head and both widths are multiples of 16 (32 for [`KvType::Q8_0`]) up to
-    /// 256.
+    /// [`CudaError::Contract`] unless there is a head, keys have a multiple of 8 values up to 576 and values one of 16 up to 512,
+    /// both multiples of 32 for [`KvType::Q8_0`].
     pub fn new(kv_heads: usize, key_dim: usize, value_dim: usize, kind: KvType) -> Result<Self, CudaError> {
         let heads = kv_heads > 0 && kv_heads <= 1024;
         CudaError::require(NAME, "KV heads", kv_heads as u64, heads, || "1 to 1024".to_owned())?;
-        let step = if kind == KvType::Q8_0 { 32 } else { 16 };
-        for (what, dim) in [("the width of a key", key_dim), ("the width of a value", value_dim)] {
-            let fits = dim > 0 && dim.is_multiple_of(step) && dim <= WIDEST as usize;
+        let steps = if kind == KvType::Q8_0 { [32, 32] } else { [8, 16] };
+        for (what, dim, step, most) in [
+            ("the width of a key", key_dim, steps[0], WIDEST_KEY),
+            ("the width of a value", value_dim, steps[1], WIDEST_VALUE),
+        ] {
+            let fits = dim > 0 && dim.is_multiple_of(step) && dim <= most as usize;
             CudaError::require(NAME, what, dim as u64, fits, || {
-                format!("a multiple of {step}, up to {WIDEST}")
+                format!("a multiple of {step}, up to {most}")
             })?;
         }
         Ok(Self { kv_heads, key_dim, value_dim, kind })

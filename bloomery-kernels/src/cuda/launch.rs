@@ -41,6 +41,15 @@ pub(super) struct Grid {
     pub(super) shared_bytes: u32,
 }
 
+/// What a launch is made of, for kernels that do the work of several.
+pub(super) struct Share<A> {
+    pub(super) args: A,
+    pub(super) blocks: u32,
+    /// Bytes that have to move.
+    pub(super) bytes: u64,
+    pub(super) uses: Vec<Arc<Allocation>>,
+}
+
 impl Launch {
     /// `uses` is the memory that addresses in `arguments` lead to.
     pub(super) fn new<A: Copy + Send + Sync + 'static>(

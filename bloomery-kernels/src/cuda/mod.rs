@@ -15,6 +15,7 @@
 //! A launcher checks everything that its kernel relies on, so that running a [`Launch`] is safe; it also keeps the memory
 //! alive that the kernel uses, as a captured graph does.
 
+mod absorb;
 mod attention;
 mod candidates;
 mod device;
@@ -25,10 +26,13 @@ mod error;
 mod experts;
 mod few;
 mod formats;
+mod gate;
 mod graph;
+mod heads;
 mod holders;
 mod host_source;
 mod kv;
+mod latent;
 mod launch;
 mod many;
 mod memory;
@@ -50,6 +54,7 @@ mod tests;
 mod upload;
 mod weights;
 
+pub use absorb::AbsorbAppend;
 pub use attention::{Attend, AttendScratch, AttendTiles};
 pub use candidates::Candidates;
 pub use device::{Device, DeviceInfo};
@@ -57,10 +62,13 @@ pub use embed::Embed;
 pub use error::CudaError;
 pub use experts::{FeedForward, Routed};
 pub use formats::{embeds, multiplies};
+pub use gate::Gate;
 pub use graph::Graph;
+pub use heads::{HeadWeights, PerHead};
 pub use holders::{Holder, holders};
 pub use host_source::HostSource;
 pub use kv::{KvCache, KvRows};
+pub use latent::LatentAppend;
 pub use launch::Launch;
 pub use memory::{Buffer, Pinned, Span};
 pub use norm::{NormQuantize, Rounded};

@@ -31,6 +31,7 @@ family!(ATTENTION: "attention");
 family!(EMBED: "embed");
 family!(EXPERTS_FLOAT: "experts_float");
 family!(FEW: "few");
+family!(HEADS: "heads");
 family!(MANY: "many");
 family!(NORM: "norm");
 family!(PACK: "pack");
@@ -47,6 +48,7 @@ pub(super) static ALL: &[&Family] = &[
     &EMBED,
     &EXPERTS_FLOAT,
     &FEW,
+    &HEADS,
     &MANY,
     &NORM,
     &PACK,

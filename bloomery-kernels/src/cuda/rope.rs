@@ -3,7 +3,7 @@
 use super::launch::Grid;
 use super::module::{Entry, ROPE};
 use super::{CudaError, DeviceInfo, KvRows, Launch, Span};
-use crate::abi::rope::{LOW, RopeArgs, WIDEST};
+use crate::abi::rope::{LOW, RopeArgs, Turn, WIDEST};
 use crate::cpu::{KernelError, Pairs, RopeSpec, RopeTable};
 
 const ENTRY: Entry<RopeArgs> = Entry::new(&ROPE, "rope_append");
@@ -59,10 +59,53 @@ pub struct Rope {
     pub pairs: Pairs,
     /// Pairs of a head.
     pub half: usize,
+    /// The first of a head's values that turn.
+    pub first: usize,
     /// [`RopeAngles::low`].
     pub low: Span<f32>,
     /// [`RopeAngles::high`]. Positions beyond it turn wrongly.
     pub high: Span<f32>,
+}
+
+impl Rope {
+    /// Checks the tables' lengths, and that heads of `dim` values have all that turns.
+    pub(super) fn arguments(&self, name: &'static str, dim: usize) -> Result<Turn, CudaError> {
+        let Self { pairs, half, first, low, high } = self;
+        if *half == 0 {
+            return Ok(Turn::default());
+        }
+        let rule = || format!("at most {}", dim.min(WIDEST as usize) / 2);
+        CudaError::require(name, "pairs", *half as u64, 2 * half <= dim.min(WIDEST as usize), rule)?;
+        let rule = || format!("at most {}", dim - 2 * half);
+        CudaError::require(
+            name,
+            "the first value that turns",
+            *first as u64,
+            *first <= dim - 2 * half,
+            rule,
+        )?;
+        CudaError::equal(
+            name,
+            "values of the low table",
+            low.len() as u64,
+            (2 * half * LOW as usize) as u64,
+        )?;
+        let high_rows = high.len() / (2 * half);
+        let holds = high_rows > 0 && high_rows < 1 << 24 && high.len() == 2 * half * high_rows;
+        let rule = || format!("a multiple of {}", 2 * half);
+        CudaError::require(name, "values of the high table", high.len() as u64, holds, rule)?;
+        let addresses = low.address() | high.address();
+        let rule = || "a multiple of 8".to_owned();
+        CudaError::require(name, "a table's address", addresses, addresses.is_multiple_of(8), rule)?;
+        Ok(Turn {
+            low: low.address(),
+            high: high.address(),
+            half: *half as u32,
+            high_rows: high_rows as u32,
+            neighbours: u32::from(*pairs == Pairs::Norm),
+            first: *first as u32,
+        })
+    }
 }
 
 /// Head norms and rotation of queries in place, and of keys on their way to the cache, where values go too.
@@ -100,6 +143,15 @@ impl RopeAppend {
             CudaError::equal(ENTRY.name, what, found as u64, expected as u64)
         };
         let paged = cache.arguments(ENTRY.name, rows)?;
+        let widest = shape.key_dim().max(shape.value_dim());
+        let rule = || format!("at most {WIDEST}");
+        CudaError::require(
+            ENTRY.name,
+            "the width of a head",
+            widest as u64,
+            widest <= WIDEST as usize,
+            rule,
+        )?;
         let per_row = heads + 2 * shape.kv_heads();
         let holds = heads <= 1 << 16 && rows * per_row < 1 << 30;
         let rule = || "at most 2^16, and below 2^30 heads of all rows".to_owned();
@@ -126,27 +178,9 @@ impl RopeAppend {
                 uses.push(values.memory().clone());
             }
         }
-        if let Some(Rope { pairs, half, low, high }) = rope.as_ref().filter(|rope| rope.half > 0) {
-            let rule = || format!("at most {}", shape.key_dim() / 2);
-            CudaError::require(ENTRY.name, "pairs", *half as u64, 2 * half <= shape.key_dim(), rule)?;
-            equal("values of the low table", low.len(), 2 * half * LOW as usize)?;
-            let high_rows = high.len() / (2 * half);
-            let holds = high_rows > 0 && high_rows < 1 << 24 && high.len() == 2 * half * high_rows;
-            let rule = || format!("a multiple of {}", 2 * half);
-            CudaError::require(ENTRY.name, "values of the high table", high.len() as u64, holds, rule)?;
-            let addresses = low.address() | high.address();
-            let rule = || "a multiple of 8".to_owned();
-            CudaError::require(
-                ENTRY.name,
-                "a table's address",
-                addresses,
-                addresses.is_multiple_of(8),
-                rule,
-            )?;
-            (args.low, args.high) = (low.address(), high.address());
-            (args.half, args.high_rows) = (*half as u32, high_rows as u32);
-            args.neighbours = u32::from(*pairs == Pairs::Norm);
-            uses.extend([low, high].map(|span| span.memory().clone()));
+        if let Some(rope) = rope {
+            args.turn = rope.arguments(ENTRY.name, shape.key_dim())?;
+            uses.extend([&rope.low, &rope.high].map(|span| span.memory().clone()));
         }
         let bytes = 4 * (2 * q.len() + k.len() + v.len())
             + rows * shape.page_bytes() / crate::abi::attention::PAGE as usize;

@@ -30,7 +30,7 @@ pub(super) fn ropes(
                 rope
             }
         };
-        ropes.push(rope);
+        ropes.push(Rope { first: attention.rope_first, ..rope });
     }
     Ok(ropes)
 }
@@ -43,5 +43,5 @@ fn rope(stream: &mut Stream, spec: &RopeSpec, context: usize) -> Result<Rope, Lo
         stream.upload(values, &memory.span())?;
         Ok::<_, LoadError>(memory.span())
     };
-    Ok(Rope { pairs, half, low: table(&low)?, high: table(&high)? })
+    Ok(Rope { pairs, half, first: 0, low: table(&low)?, high: table(&high)? })
 }

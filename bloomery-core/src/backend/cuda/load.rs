@@ -1,7 +1,9 @@
 //! Weights from the file to the card.
 
 use bloomery_gguf::Gguf;
-use bloomery_kernels::cuda::{Buffer, CudaError, Device, Pack, Span, Stream, TILE_ROWS, Weight, WeightStack};
+use bloomery_kernels::cuda::{
+    Buffer, CudaError, Device, HeadWeights, Pack, Span, Stream, TILE_ROWS, Weight, WeightStack,
+};
 
 use super::pump::{Piece, Rows, pump};
 use crate::error::LoadError;
@@ -18,6 +20,8 @@ pub(super) struct Stored {
     pub(super) tables: Vec<Option<Weight>>,
     /// `None` where experts come and go.
     pub(super) stacks: Vec<Option<WeightStack>>,
+    /// Of attention with latents.
+    pub(super) heads: Vec<HeadWeights>,
     pub(super) vectors: Vec<Span<f32>>,
 }
 
@@ -97,6 +101,16 @@ pub(super) fn load(
             Ok(memory.span())
         })
         .collect::<Result<_, LoadError>>()?;
+    let heads = weights
+        .heads_ids()
+        .map(|id| {
+            let (count, rows, cols) = weights.heads_shape(id);
+            let values = HeadWeights::pack(count, rows, cols, &weights.heads_values(gguf, id)?)?;
+            let memory = device.alloc(values.len())?;
+            stream.upload(&values, &memory.span())?;
+            Ok(HeadWeights::new(count, rows, cols, memory.span())?)
+        })
+        .collect::<Result<_, LoadError>>()?;
     let matrix = |product| {
         move |(packed, memory): (&Packed<'_>, Option<Buffer<u8>>)| {
             memory.map(|memory| matrix(packed, product, memory.span())).transpose()
@@ -110,6 +124,7 @@ pub(super) fn load(
             .zip(stack_memory)
             .map(|(packed, memory)| memory.map(|memory| stack(packed, memory.span())).transpose())
             .collect::<Result<_, _>>()?,
+        heads,
         vectors,
     })
 }

@@ -1,10 +1,10 @@
 //! What steps only read.
 
-use bloomery_kernels::cuda::{Rope, Span, Weight, WeightStack};
+use bloomery_kernels::cuda::{HeadWeights, Rope, Span, Weight, WeightStack};
 
 use super::load::Stored;
 use crate::program::{Attention, AttentionId, Gain, Op, Program};
-use crate::weights::{MatrixId, StackId, VectorId};
+use crate::weights::{HeadsId, MatrixId, StackId, VectorId};
 
 /// The program and its weights.
 #[derive(Debug)]
@@ -40,6 +40,11 @@ impl Model {
 
     pub(super) fn stack(&self, id: StackId) -> &WeightStack {
         self.stored.stacks[id.index()].as_ref().expect("only a plan without a split has such ops")
+    }
+
+    /// The matrices of a layer's heads.
+    pub(super) fn heads(&self, id: HeadsId) -> &HeadWeights {
+        &self.stored.heads[id.index()]
     }
 
     pub(super) fn vector(&self, id: VectorId) -> Span<f32> {

@@ -5,7 +5,7 @@ use bloomery_kernels::cpu::{KvType, Numerics};
 use bloomery_kernels::cuda::{embeds, multiplies};
 
 use super::load::{stored_bytes, uses};
-use super::ops::{attend, route};
+use super::ops::{attend, per_head, rope, route};
 use crate::def::Act;
 use crate::program::{Op, Program};
 use crate::units::Bytes;
@@ -34,6 +34,7 @@ pub(crate) fn dense_bytes(program: &Program, weights: &Weights, gguf: &Gguf) -> 
         sizes.extend(needed.product.then(|| stored_bytes(packed, true)));
         sizes.extend(needed.table.then(|| stored_bytes(packed, false)));
     }
+    sizes.extend(weights.heads_ids().map(|id| weights.heads_bytes(id).0 as usize));
     sizes.extend(weights.vector_ids().map(|id| weights.vector_len(id) * 4));
     sizes.into_iter().map(|size| Bytes((size as u64).next_multiple_of(GRANULE))).sum()
 }
@@ -68,7 +69,7 @@ pub(crate) fn unsupported_dense(
     if numerics == Numerics::Exact {
         return Some("exact numerics are the CPU's".to_owned());
     }
-    let check = Check { matrices: weights.packed_matrices(gguf).collect() };
+    let check = Check { program, weights, matrices: weights.packed_matrices(gguf).collect() };
     program
         .ops
         .iter()
@@ -82,6 +83,8 @@ pub(crate) fn unsupported_experts(stacks: [&Packed<'_>; 3]) -> Option<String> {
 }
 
 struct Check<'g> {
+    program: &'g Program,
+    weights: &'g Weights,
     matrices: Vec<Packed<'g>>,
 }
 
@@ -95,10 +98,10 @@ impl Check<'_> {
             }
             Op::Project { parts, .. } => parts.iter().find_map(|part| self.matrix(part.weight)),
             Op::Route { router, used, .. } => route::unsupported(router, &self.matrices, *used),
-            Op::Gate { .. } => Some("a gate of attention".to_owned()),
-            Op::Absorb { .. } | Op::LatentAppend { .. } | Op::PerHead { .. } => {
-                Some("latent attention".to_owned())
+            Op::Absorb { keys: heads, .. } | Op::PerHead { weights: heads, .. } => {
+                per_head::unsupported(self.weights, *heads)
             }
+            Op::RopeAppend { attention, .. } => rope::unsupported(&self.program.attentions[attention.0]),
             Op::Delta { .. } => Some("a delta net".to_owned()),
             Op::AddNorm { .. } => Some("a norm after a part".to_owned()),
             Op::Gated { gated, .. } if gated.share.is_some() => Some("a gated shared expert".to_owned()),
@@ -112,8 +115,9 @@ impl Check<'_> {
                     .or_else(|| alike(&self.matrices[gated.gate.index()], &self.matrices[gated.up.index()]))
             }
             Op::Experts { .. }
-            | Op::RopeAppend { .. }
+            | Op::LatentAppend { .. }
             | Op::Attend { .. }
+            | Op::Gate { .. }
             | Op::Take { .. }
             | Op::Norm { .. } => None,
         }

@@ -4,7 +4,7 @@ use bloomery_kernels::cuda::{CudaError, Launch, Stream};
 
 use super::frame::Frame;
 use super::hosted::Experts;
-use super::ops::{attend, embed, feed_forward, norm, project, rope, route, take};
+use super::ops::{attend, embed, feed_forward, gate, latent, norm, per_head, project, rope, route, take};
 use super::sizes::count;
 use crate::program::{Op, Program, Projection};
 
@@ -91,13 +91,25 @@ pub(super) fn body(frame: &Frame<'_>) -> Result<Vec<Stage>, CudaError> {
                 let launches = feed_forward::dense(frame, *normed, None, gated, *out)?;
                 stages.push(Stage::new("feed-forward", launches));
             }
+            Op::Gate { x, gate } => stages.push(Stage::new("gate", gate::launches(frame, *x, *gate)?)),
+            Op::Absorb { q, keys, out } => match ops.peek() {
+                Some(Op::LatentAppend { q: absorbed, kv, norm, attention }) if absorbed == out => {
+                    let (from, to) = ((*q, *keys), [*absorbed, *kv]);
+                    let launches = latent::absorbing(frame, from, to, *norm, *attention)?;
+                    stages.push(Stage::new("rope", launches));
+                    ops.next();
+                }
+                _ => stages.push(Stage::new("heads", per_head::launches(frame, *q, *keys, *out)?)),
+            },
+            Op::PerHead { x, weights, out } => {
+                stages.push(Stage::new("heads", per_head::launches(frame, *x, *weights, *out)?));
+            }
+            Op::LatentAppend { q, kv, norm, attention } => {
+                let launches = latent::launches(frame, [*q, *kv], *norm, *attention)?;
+                stages.push(Stage::new("rope", launches));
+            }
             // Refused by the plan.
-            Op::Gate { .. }
-            | Op::Absorb { .. }
-            | Op::LatentAppend { .. }
-            | Op::PerHead { .. }
-            | Op::Delta { .. }
-            | Op::AddNorm { .. } => {}
+            Op::Delta { .. } | Op::AddNorm { .. } => {}
         }
     }
     Ok(stages)

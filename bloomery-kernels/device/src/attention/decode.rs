@@ -19,8 +19,12 @@ use super::merge::merge;
 use super::operands::{Keys, Layout, SIXTEENS, Values, halves_of, scale};
 use super::{AttendArgs, exp2, factor};
 
-/// See the module. `CHUNKS`: 32s of dimensions; `BLOCKS`: 16s of positions of a warp; `EIGHTS`: 16s of dimensions of a warp;
-/// `BATCH`: partial results that a thread loads at once when it merges, a divisor of [`SPLITS`].
+/// See the module. `CHUNKS`: 32s of dimensions of a key; `BLOCKS`: 16s of positions of a warp; `EIGHTS`: 16s of dimensions of
+/// the values in each of the `PARTS` parts of a warp; `BATCH`: partial results that a thread loads at once when it merges, a divisor of
+/// [`SPLITS`].
+///
+/// With one part, keys and values of the next positions are on their way while these are used. The widest heads leave no
+/// registers for that: values are loaded when scores are there, and keys when values have been used.
 ///
 /// # Safety
 /// The contract of `Attend::launch`.
@@ -30,6 +34,7 @@ pub(crate) unsafe fn decode<
     const CHUNKS: usize,
     const BLOCKS: usize,
     const EIGHTS: usize,
+    const PARTS: usize,
     const BATCH: usize,
 >(
     args: AttendArgs,
@@ -44,7 +49,7 @@ pub(crate) unsafe fn decode<
         release_successor();
     }
     while let Some(now) = item {
-        piece::<K, CHUNKS, BLOCKS, EIGHTS, BATCH>(&args, &layout, warp, &now);
+        piece::<K, CHUNKS, BLOCKS, EIGHTS, PARTS, BATCH>(&args, &layout, warp, &now);
         number += blocks();
         item = rows.item(&args, number);
     }
@@ -56,6 +61,7 @@ unsafe fn piece<
     const CHUNKS: usize,
     const BLOCKS: usize,
     const EIGHTS: usize,
+    const PARTS: usize,
     const BATCH: usize,
 >(
     args: &AttendArgs,
@@ -71,30 +77,39 @@ unsafe fn piece<
     }
     let mut start = item.start;
     let mut keys = Keys::<K, CHUNKS, BLOCKS>::load(args, item, start, warp);
-    let mut values = Values::<K, EIGHTS>::load(args, item, start, warp);
+    let mut values = [Values::<K, EIGHTS>::NONE; PARTS];
+    if PARTS == 1 {
+        values = parts(args, item, start, warp);
+    }
     await_predecessors();
     release_successor();
     // The last item is done with shared memory.
     barrier();
     stage_query::<CHUNKS>(args, layout, item);
+    if thread() == 0 {
+        st_shared_u32(layout.low, item.low);
+    }
     barrier();
 
     let mut most = f32::NEG_INFINITY;
     let mut sum = 0.0;
-    let mut out = [[[0.0_f32; 4]; 2]; EIGHTS];
+    let mut out = [[[[0.0_f32; 4]; 2]; EIGHTS]; PARTS];
     loop {
         let mut scores = keys.scores(layout);
         let next = start + CHUNK;
-        if next < item.end {
+        if PARTS == 1 && next < item.end {
             keys = Keys::load(args, item, next, warp);
         }
+        // Registers are short.
+        let low = ld_shared_u32(layout.low);
         let mut b = 0;
         let mut larger = f32::NEG_INFINITY;
         while b < BLOCKS {
             let first = start + 16 * (warp * BLOCKS as u32 + b as u32) + 4 * t;
             let mut i = 0;
             while i < 4 {
-                if first + i as u32 >= item.end {
+                let position = first + i as u32;
+                if position >= item.end || position < low {
                     scores[b][i] = f32::NEG_INFINITY;
                 }
                 larger = larger.max(scores[b][i]);
@@ -108,6 +123,10 @@ unsafe fn piece<
             st_shared_f32(layout.most + 4 * (HEADS * warp + g), larger);
         }
         barrier();
+        if PARTS > 1 {
+            // Behind the barrier: before it, the keys still have their registers.
+            values = parts(args, item, start, warp);
+        }
         larger = most;
         let mut w = 0;
         while w < warps {
@@ -137,39 +156,48 @@ unsafe fn piece<
         }
         sum = fma(sum, kept, weight);
         barrier();
-        let mut e = 0;
-        while e < EIGHTS {
-            let mut i = 0;
-            while i < 2 {
+        let mut p = 0;
+        while p < PARTS {
+            let mut e = 0;
+            while e < EIGHTS {
                 let mut j = 0;
-                while j < 4 {
-                    out[e][i][j] *= kept;
+                while j < 8 {
+                    out[p][e][j / 4][j % 4] *= kept;
                     j += 1;
                 }
-                i += 1;
+                e += 1;
             }
-            e += 1;
+            p += 1;
         }
         let mut s = 0;
         while s < SIXTEENS {
             let left = item.end as i32 - (start + 16 * s as u32 + 4 * t) as i32;
-            let mut weights = ld_shared_u32x4(layout.weights + 512 * s as u32 + 16 * lane());
-            if K::SCALED {
-                weights = scaled(weights, values.scales[s], left);
-            }
-            e = 0;
-            while e < EIGHTS {
-                let h = values.halves(s, e, left);
-                out[e][0] = mma(out[e][0], [weights], [[h[0], h[1]]]);
-                out[e][1] = mma(out[e][1], [weights], [[h[2], h[3]]]);
-                e += 1;
+            let shared = ld_shared_u32x4(layout.weights + 512 * s as u32 + 16 * lane());
+            p = 0;
+            while p < PARTS {
+                let mut weights = shared;
+                if K::SCALED {
+                    weights = scaled(weights, values[p].scales[s], left);
+                }
+                let mut e = 0;
+                while e < EIGHTS {
+                    let h = values[p].halves(s, e, left);
+                    out[p][e][0] = mma(out[p][e][0], [weights], [[h[0], h[1]]]);
+                    out[p][e][1] = mma(out[p][e][1], [weights], [[h[2], h[3]]]);
+                    e += 1;
+                }
+                p += 1;
             }
             s += 1;
         }
         if next >= item.end {
             break;
         }
-        values = Values::load(args, item, next, warp);
+        if PARTS > 1 {
+            keys = Keys::load(args, item, next, warp);
+        } else {
+            values = parts(args, item, next, warp);
+        }
         start = next;
     }
 
@@ -202,10 +230,10 @@ unsafe fn piece<
     // Scaled kinds have their weights 256 times as large: small ones would be no halves.
     inverse *= if K::SCALED { 1.0 / 256.0 } else { 1.0 };
     let mut e = 0;
-    while e < EIGHTS {
-        let d = 16 * (warp * EIGHTS as u32 + e as u32) + 4 * t;
+    while e < PARTS * EIGHTS {
+        let d = 16 * (warp * (PARTS * EIGHTS) as u32 + e as u32) + 4 * t;
         if head < args.group && d < dim {
-            let [x, y] = out[e];
+            let [x, y] = out[e / EIGHTS][e % EIGHTS];
             let four = [
                 (x[0] + x[2]) * inverse,
                 (y[0] + y[2]) * inverse,
@@ -232,6 +260,23 @@ unsafe fn piece<
             }
         }
     }
+}
+
+/// All of a warp's values.
+#[inline(always)]
+unsafe fn parts<K: Kind, const EIGHTS: usize, const PARTS: usize>(
+    args: &AttendArgs,
+    item: &Item,
+    start: u32,
+    warp: u32,
+) -> [Values<K, EIGHTS>; PARTS] {
+    let mut values = [Values::NONE; PARTS];
+    let mut p = 0;
+    while p < PARTS {
+        values[p] = Values::load(args, item, start, warp * PARTS as u32 + p as u32);
+        p += 1;
+    }
+    values
 }
 
 /// The queries of an item as operands, by all threads.

@@ -8,17 +8,12 @@ use super::super::simt::{
 };
 use super::{AttendArgs, exp2, factor, page};
 
-/// Values of an output of a lane: heads have at most 256.
-const VALUES: usize = 8;
-/// Shared memory of a warp: a query of 256 values and 32 weights.
-const FLOATS: u32 = 256 + 32;
-
-/// One head of one row: 32 positions at a time, a lane for each, then a lane for every 32nd dimension.
+/// One head of one row: 32 positions at a time, a lane for each, then a lane for every 32nd dimension, of which it has at most `VALUES`.
 ///
 /// # Safety
 /// The contract of `Attend::launch`.
 #[inline(always)]
-pub(crate) unsafe fn attend(args: AttendArgs) {
+pub(crate) unsafe fn attend<const VALUES: usize>(args: AttendArgs) {
     await_predecessors();
     release_successor();
     let cache = &args.cache;
@@ -30,8 +25,9 @@ pub(crate) unsafe fn attend(args: AttendArgs) {
     let (row, head) = divide(item, heads);
     let (kv_head, _) = divide(head, args.group);
     let (key_dim, dim) = (cache.key_dim, cache.value_dim);
-    let query = shared_base() + 4 * FLOATS * uniform_warp();
-    let weights = query + 4 * 256;
+    // A query and 32 weights.
+    let query = shared_base() + 4 * (key_dim + 32) * uniform_warp();
+    let weights = query + 4 * key_dim;
     let q = args.q + 4 * u64::from(item) * u64::from(key_dim);
     let mut at = lane();
     while at < key_dim {
@@ -41,12 +37,13 @@ pub(crate) unsafe fn attend(args: AttendArgs) {
     let sequence = ld_global_u32(cache.sequences + 4 * u64::from(row));
     let len = ld_global_u32(cache.positions + 4 * u64::from(row)).min(cache.stride * PAGE - 1) + 1;
     let (mut most, mut sum, mut out) = (f32::NEG_INFINITY, 0.0, [0.0; VALUES]);
-    let mut start = 0;
+    let low = len.saturating_sub(args.window);
+    let mut start = low / 32 * 32;
     while start < len {
         warp_barrier();
         let part = page(cache, sequence, start) * u64::from(cache.kv_heads) + u64::from(kv_head);
         let mut score = f32::NEG_INFINITY;
-        if start + lane() < len {
+        if start + lane() < len && start + lane() >= low {
             let offset = (start + lane()) % PAGE;
             let key = cache.keys + 4 * (part * u64::from(PAGE) + u64::from(offset)) * u64::from(key_dim);
             score = 0.0;

@@ -17,8 +17,11 @@ pub(super) struct Item {
     /// Which piece, of how many.
     pub(super) piece: u32,
     pub(super) pieces: u32,
+    /// Pages before the row's window are left out.
     pub(super) start: u32,
     pub(super) end: u32,
+    /// The first position that the row sees.
+    pub(super) low: u32,
 }
 
 /// The rows of the launch, one in each lane.
@@ -40,8 +43,8 @@ impl Rows {
         if lane() < cache.rows {
             sequence = ld_global_u32(cache.sequences + 4 * u64::from(lane()));
             position = ld_global_u32(cache.positions + 4 * u64::from(lane())).min(cache.stride * PAGE - 1);
-            let span = split(position + 1);
-            pieces = divide(position + span, span).0;
+            let span = split(position + 1, args.window);
+            pieces = divide(position + span, span).0 - divide(low(args, position), span).0;
         }
         let mut until = pieces * per_piece;
         let mut step = 1;
@@ -66,9 +69,16 @@ impl Rows {
         let before = shfl(self.until, row) - pieces * self.per_piece;
         let (piece, rest) = divide(number - before, self.per_piece);
         let (kv_head, tile) = divide(rest, args.tiles);
-        let span = split(position + 1);
-        let start = piece * span;
+        let (low, span) = (low(args, position), split(position + 1, args.window));
+        let start = (divide(low, span).0 + piece) * span;
         let end = (start + span).min(position + 1);
-        Some(Item { row, sequence, fresh, kv_head, tile, piece, pieces, start, end })
+        let start = start.max(low / PAGE * PAGE);
+        Some(Item { row, sequence, fresh, kv_head, tile, piece, pieces, start, end, low })
     }
+}
+
+/// The first position that a row sees.
+#[inline(always)]
+fn low(args: &AttendArgs, position: u32) -> u32 {
+    (position + 1).saturating_sub(args.window)
 }

@@ -2,8 +2,10 @@
 //!
 //! * [`decode`]: few rows. Rows are cut into pieces that all multiprocessors share; the last block of a row merges them.
 //! * [`prefill`]: many rows. Tiles of neighbouring rows go through all pages that they see.
+//! * [`broad`]: many rows of the widest heads.
 //! * [`float`]: caches of f32, any number of rows, a warp for each head.
 
+pub(crate) mod broad;
 pub(crate) mod decode;
 pub(crate) mod float;
 mod items;

@@ -19,6 +19,8 @@ pub(super) struct Layout {
     pub(super) most: u32,
     pub(super) sums: u32,
     pub(super) ticket: u32,
+    /// The first position that the row sees.
+    pub(super) low: u32,
     /// `[head][piece]` f32.
     pub(super) shares: u32,
 }
@@ -29,7 +31,8 @@ impl Layout {
         let query = shared_base();
         let weights = query + 1024 * chunks;
         let most = weights + 512 * SIXTEENS as u32;
-        Self { query, weights, most, sums: most + 256, ticket: most + 512, shares: most + 528 }
+        let (sums, ticket) = (most + 256, most + 512);
+        Self { query, weights, most, sums, ticket, low: ticket + 4, shares: ticket + 16 }
     }
 }
 
@@ -148,25 +151,28 @@ impl<K: Kind, const CHUNKS: usize, const BLOCKS: usize> Keys<K, CHUNKS, BLOCKS> 
     }
 }
 
-/// Values of a chunk's positions and a warp's dimensions: `[16 dimensions][sixteen]`.
+/// Values of a chunk's positions and a part of a warp's dimensions: `[16 dimensions][sixteen]`.
+#[derive(Clone, Copy)]
 pub(super) struct Values<K: Kind, const EIGHTS: usize> {
     pub(super) values: [[K::Eight; SIXTEENS]; EIGHTS],
     pub(super) scales: [[u32; 2]; SIXTEENS],
 }
 
 impl<K: Kind, const EIGHTS: usize> Values<K, EIGHTS> {
-    /// First dimension of a sixteen of a warp; one of the values' whatever their width.
+    pub(super) const NONE: Self = Self { values: [[K::ZERO; SIXTEENS]; EIGHTS], scales: [[0; 2]; SIXTEENS] };
+
+    /// First dimension of a sixteen of a part; one of the values' whatever their width.
     #[inline(always)]
-    pub(super) fn dimension(warp: u32, e: usize, dim: u32) -> u32 {
-        (16 * (warp * EIGHTS as u32 + e as u32)).min(dim - 16)
+    pub(super) fn dimension(part: u32, e: usize, dim: u32) -> u32 {
+        (16 * (part * EIGHTS as u32 + e as u32)).min(dim - 16)
     }
 
     /// Of the chunk at `start`; what is not there is zero or nonsense.
     #[inline(always)]
-    pub(super) unsafe fn load(args: &AttendArgs, item: &Item, start: u32, warp: u32) -> Self {
+    pub(super) unsafe fn load(args: &AttendArgs, item: &Item, start: u32, section: u32) -> Self {
         let cache = &args.cache;
         let (g, t, dim) = (lane() / 4, lane() % 4, cache.value_dim);
-        let mut values = Self { values: [[K::ZERO; SIXTEENS]; EIGHTS], scales: [[0; 2]; SIXTEENS] };
+        let mut values = Self::NONE;
         let base = |position: u32| {
             let part =
                 page(cache, item.sequence, position) * u64::from(cache.kv_heads) + u64::from(item.kv_head);
@@ -181,14 +187,14 @@ impl<K: Kind, const EIGHTS: usize> Values<K, EIGHTS> {
                 let base = bases[s / 4];
                 let mut e = 0;
                 while e < EIGHTS {
-                    let d = Self::dimension(warp, e, dim) + 2 * g;
+                    let d = Self::dimension(section, e, dim) + 2 * g;
                     let quad = first % PAGE / 4 + t;
                     values.values[e][s] = K::load(base + u64::from(K::BYTES * 4 * (quad * dim + d)));
                     e += 1;
                 }
                 if K::SCALED {
-                    // All dimensions of a warp are of one group.
-                    let group = Self::dimension(warp, 0, dim) / 32;
+                    // All dimensions of a part are of one group.
+                    let group = Self::dimension(section, 0, dim) / 32;
                     let at = PAGE * dim + 2 * (group * PAGE + first % PAGE + 4 * t);
                     values.scales[s] = ld_global_u32x2(base + u64::from(at));
                 }

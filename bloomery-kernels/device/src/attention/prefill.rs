@@ -199,9 +199,11 @@ pub(crate) unsafe fn prefill<K: Kind, const CHUNKS: usize, const N: usize>(args:
     let mut out = [[[[0.0_f32; 4]; 2]; 2]; CHUNKS];
     // The widest heads leave no registers for more.
     let two = CHUNKS <= 4 && args.stages > 1;
-    copy::<K, CHUNKS>(&args, (sequence, kv_head), 0, Stage::new::<K, CHUNKS>(0));
+    // The first row's window begins first.
+    let mut start = len(0).saturating_sub(args.window) / PAGE * PAGE;
+    copy::<K, CHUNKS>(&args, (sequence, kv_head), start, Stage::new::<K, CHUNKS>(0));
     copy_commit();
-    let (mut start, mut turn) = (0, 0);
+    let mut turn = 0;
     while start < end {
         let stage = Stage::new::<K, CHUNKS>(turn);
         let next = start + PAGE;
@@ -220,13 +222,14 @@ pub(crate) unsafe fn prefill<K: Kind, const CHUNKS: usize, const N: usize>(args:
             clear::<K, CHUNKS>(&args, stage, end - start);
             barrier();
         }
-        let mut at = start;
+        // Nothing of the page before the warp's first window.
+        let mut at = start.max(all.saturating_sub(args.window) / (16 * N as u32) * (16 * N as u32));
         while at < any.min(next) {
             let part = stage.part::<K, CHUNKS>(at - start);
             let mut scores = scores::<K, CHUNKS, N>(&args, part, operands);
             let after = at + 16 * N as u32;
-            if after > all {
-                hide(&mut scores, at, Query::load(place));
+            if after > all || at < any.saturating_sub(args.window) {
+                hide(&args, &mut scores, at, Query::load(place));
             }
             soften(&args, &mut scores, &mut most, &mut sum, &mut out);
             // In halves, each of which is small enough for the compiler to unroll.
@@ -352,13 +355,14 @@ unsafe fn scores<K: Kind, const CHUNKS: usize, const N: usize>(
 
 /// Scores of positions that a query does not see become minus infinity.
 #[inline(always)]
-unsafe fn hide<const N: usize>(scores: &mut Scores<N>, start: u32, lines: [Query; 2]) {
+unsafe fn hide<const N: usize>(args: &AttendArgs, scores: &mut Scores<N>, start: u32, lines: [Query; 2]) {
     let mut s = 0;
     while s < N {
         let mut j = 0;
         while j < 8 {
             let position = start + 16 * s as u32 + 4 * (lane() % 4) + 2 * (j as u32 / 4) + j as u32 % 2;
-            if position >= lines[j % 4 / 2].len {
+            let len = lines[j % 4 / 2].len;
+            if position >= len || position < len.saturating_sub(args.window) {
                 scores[s][j / 4][j % 4] = f32::NEG_INFINITY;
             }
             j += 1;
@@ -389,9 +393,11 @@ unsafe fn soften<const CHUNKS: usize, const N: usize>(
         }
         larger = larger.max(shfl_xor_f32(larger, 1));
         larger = larger.max(shfl_xor_f32(larger, 2));
-        kept[i] = exp2((most[i] - larger) * factor);
+        // Of positions before a row's window, none may have a score yet.
+        let base = if larger == f32::NEG_INFINITY { 0.0 } else { larger };
+        kept[i] = exp2((most[i] - base) * factor);
         most[i] = larger;
-        let offset = -(larger * factor);
+        let offset = -(base * factor);
         let mut added = 0.0;
         s = 0;
         while s < N {

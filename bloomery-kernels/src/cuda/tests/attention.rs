@@ -12,11 +12,20 @@ struct Case {
     group: usize,
     key_dim: usize,
     value_dim: usize,
+    window: Option<usize>,
 }
 
 impl Case {
     fn new(kind: KvType, kv_heads: usize, group: usize, dim: usize) -> Self {
-        Self { kind, kv_heads, group, key_dim: dim, value_dim: dim }
+        Self { kind, kv_heads, group, key_dim: dim, value_dim: dim, window: None }
+    }
+
+    fn of(kind: KvType, group: usize, (key_dim, value_dim): (usize, usize)) -> Self {
+        Self { key_dim, value_dim, ..Self::new(kind, 1, group, 0) }
+    }
+
+    fn seeing(self, window: usize) -> Self {
+        Self { window: Some(window), ..self }
     }
 
     fn shape(&self) -> KvCache {
@@ -24,8 +33,8 @@ impl Case {
     }
 
     fn name(&self) -> String {
-        let Self { kind, kv_heads, group, key_dim, value_dim } = self;
-        format!("{kind:?} {kv_heads} x {group} heads of {key_dim}, {value_dim}")
+        let Self { kind, kv_heads, group, key_dim, value_dim, window } = self;
+        format!("{kind:?} {kv_heads} x {group} heads of {key_dim}, {value_dim}, window {window:?}")
     }
 }
 
@@ -36,6 +45,7 @@ fn place() -> Place {
 
 struct Pages<'a> {
     sequences: &'a Sequences,
+    window: Option<usize>,
     keys: Buffer<u8>,
     values: Buffer<u8>,
     partials: Buffer<f32>,
@@ -48,7 +58,7 @@ impl<'a> Pages<'a> {
         let shape = sequences.shape;
         let partials = place.poison::<f32>(AttendScratch::floats(&shape, heads, Attend::FEW));
         let tickets = place.buffer(&vec![0_u32; AttendScratch::tickets(&shape, heads, Attend::FEW)]);
-        Self { sequences, keys, values, partials, tickets }
+        Self { sequences, window: None, keys, values, partials, tickets }
     }
 
     fn attend(&self, place: &mut Place, rows: &[(usize, usize)], heads: usize, q: &[f32]) -> Vec<f32> {
@@ -66,11 +76,11 @@ impl<'a> Pages<'a> {
             rows: rows.len(),
             heads,
             scale: scale(&shape),
+            window: self.window,
             scratch: AttendScratch { partials: self.partials.span(), tickets: self.tickets.span() },
             tiles: Some(tiles.span()),
         };
-        let launch = op.launch(place.info()).unwrap();
-        place.run(&launch);
+        op.launches(place.info()).unwrap().iter().for_each(|launch| place.run(launch));
         assert!(place.read(&self.tickets).iter().all(|ticket| *ticket == 0), "tickets are left");
         place.read(&out)
     }
@@ -87,15 +97,17 @@ fn verify(place: &mut Place, case: &Case, lens: &[usize], rows: &[(usize, usize)
     let sequences = Sequences::new(&mut rng, shape, lens);
     let heads = case.kv_heads * case.group;
     let q = rng.normals(rows.len() * heads * shape.key_dim());
-    let pages = Pages::new(place, &sequences, heads);
+    let pages = Pages { window: case.window, ..Pages::new(place, &sequences, heads) };
     let out = pages.attend(place, rows, heads, &q);
-    let weight_bits = if rows.len() > Attend::FEW && case.kind != KvType::F32 { 11 } else { 22 };
+    let rounds = rows.len() > Attend::FEW && case.kind != KvType::F32;
+    let weight_bits = if rounds { 11 } else { 22 };
     let mut worst = 0.0_f64;
     for (i, row) in rows.iter().enumerate() {
         for head in 0..heads {
             let q = &q[(i * heads + head) * shape.key_dim()..][..shape.key_dim()];
             let got = &out[(i * heads + head) * shape.value_dim()..][..shape.value_dim()];
-            let (exact, bound) = sequences.attention(q, *row, head / case.group, scale(&shape), weight_bits);
+            let (exact, bound) =
+                sequences.attention(q, *row, head / case.group, (scale(&shape), case.window), weight_bits);
             for ((got, exact), bound) in got.iter().zip(exact).zip(bound) {
                 let off = (f64::from(*got) - exact).abs();
                 assert!(
@@ -111,7 +123,7 @@ fn verify(place: &mut Place, case: &Case, lens: &[usize], rows: &[(usize, usize)
     for i in (0..rows.len()).step_by(alone) {
         let (width, dim) = (heads * shape.key_dim(), heads * shape.value_dim());
         let solo = pages.attend(place, &rows[i..=i], heads, &q[i * width..(i + 1) * width]);
-        if rows.len() <= Attend::FEW {
+        if !rounds {
             assert_eq!(bits(&solo), bits(&out[i * dim..(i + 1) * dim]), "{}, row {i} alone", case.name());
         }
     }
@@ -206,20 +218,26 @@ fn many_rows() {
 #[test]
 fn many_rows_do_not_know_their_company() {
     let mut place = place();
-    let case = Case::new(KvType::F16, 1, 2, 64);
+    for case in [Case::new(KvType::F16, 1, 2, 64), Case::of(KvType::F16, 2, (272, 16)).seeing(50)] {
+        company(&mut place, &case);
+    }
+}
+
+fn company(place: &mut Place, case: &Case) {
     let shape = case.shape();
+    let (key, value) = (2 * case.key_dim, 2 * case.value_dim);
     let mut rng = Rng::new(77);
     let sequences = Sequences::new(&mut rng, shape, &[120, 40, 7]);
-    let pages = Pages::new(&mut place, &sequences, 2);
+    let pages = Pages { window: case.window, ..Pages::new(place, &sequences, 2) };
     // 33 rows in the middle of a sequence, and the same in a longer chunk that starts elsewhere, behind others.
     let few: Vec<(usize, usize)> = (70..103).map(|p| (0, p)).collect();
     let mut many: Vec<(usize, usize)> = (0..40).map(|p| (1, p)).chain([(2, 6)]).collect();
     many.extend((65..110).map(|p| (0, p)));
-    let q = rng.normals(many.len() * 128);
-    let all = pages.attend(&mut place, &many, 2, &q);
-    let start = many.iter().position(|row| *row == few[0]).unwrap() * 128;
-    let alone = pages.attend(&mut place, &few, 2, &q[start..start + 33 * 128]);
-    assert_eq!(bits(&alone), bits(&all[start..start + 33 * 128]));
+    let q = rng.normals(many.len() * key);
+    let all = pages.attend(place, &many, 2, &q);
+    let start = many.iter().position(|row| *row == few[0]).unwrap();
+    let alone = pages.attend(place, &few, 2, &q[start * key..][..33 * key]);
+    assert_eq!(bits(&alone), bits(&all[start * value..][..33 * value]), "{}", case.name());
 }
 
 #[test]
@@ -238,10 +256,114 @@ fn tiles_hold_every_row_once_and_no_two_sequences() {
 fn keys_and_values_of_different_widths() {
     let mut place = place();
     for kind in [KvType::F16, KvType::Q8_0] {
-        let case = Case { kind, kv_heads: 1, group: 3, key_dim: 96, value_dim: 64 };
-        verify(&mut place, &case, &[70], &[(0, 69)], 1);
-        let case = Case { kind, kv_heads: 1, group: 3, key_dim: 32, value_dim: 160 };
-        verify(&mut place, &case, &[70], &[(0, 69)], 1);
+        verify(&mut place, &Case::of(kind, 3, (96, 64)), &[70], &[(0, 69)], 1);
+        verify(&mut place, &Case::of(kind, 3, (32, 160)), &[70], &[(0, 69)], 1);
+    }
+}
+
+#[test]
+fn latents() {
+    let mut place = place();
+    let lens = [1, 64, 65, 129, 300];
+    // Those of V2-Lite and of smaller models.
+    for (kind, group, dims) in [
+        (KvType::F16, 16, (576, 512)),
+        (KvType::Q8_0, 3, (576, 512)),
+        (KvType::F32, 4, (576, 512)),
+        (KvType::F16, 4, (288, 256)),
+        (KvType::Q8_0, 4, (288, 256)),
+        (KvType::F16, 4, (40, 32)),
+        (KvType::F32, 4, (40, 32)),
+    ] {
+        verify(&mut place, &Case::of(kind, group, dims), &lens, &last(&lens), 2);
+    }
+    // A prompt's start and others' rows: whole rows in a tile, a part of a row's heads, and windows.
+    for (kind, group, dims, window) in [
+        (KvType::F16, 4, (288, 256), None),
+        (KvType::Q8_0, 2, (288, 256), Some(9)),
+        (KvType::F16, 40, (272, 16), None),
+        (KvType::F16, 2, (272, 32), Some(40)),
+        (KvType::F16, 2, (576, 512), None),
+    ] {
+        let mut rows: Vec<(usize, usize)> = (0..30).map(|i| (0, i)).collect();
+        rows.extend([(1, 140), (1, 141), (2, 0), (3, 64)]);
+        let case = Case { window, ..Case::of(kind, group, dims) };
+        verify(&mut place, &case, &[30, 142, 1, 65], &rows, 1000);
+    }
+    // With so many heads, two launches.
+    let rows: Vec<(usize, usize)> = (0..4).map(|i| (0, 3 + i)).collect();
+    verify(&mut place, &Case::of(KvType::F16, 256, (272, 16)), &[7], &rows, 3);
+    if place.is_card() {
+        let lens = [4097, 5000, 20_000];
+        for kind in [KvType::F16, KvType::Q8_0] {
+            verify(&mut place, &Case::of(kind, 128, (576, 512)), &lens, &last(&lens), 1);
+            let rows: Vec<(usize, usize)> = (0..100).map(|i| (1, 4000 + i)).collect();
+            verify(&mut place, &Case::of(kind, 16, (576, 512)), &lens, &rows, 33);
+        }
+    }
+}
+
+#[test]
+fn windows() {
+    let mut place = place();
+    // Lengths around pages, pieces and the window.
+    let lens = [1, 31, 32, 33, 63, 64, 65, 95, 96, 97, 127, 128, 129, 160, 192, 257, 700];
+    for (kind, dim, window) in
+        [(KvType::F16, 64, 32), (KvType::Q8_0, 32, 33), (KvType::F32, 32, 32), (KvType::F16, 256, 64)]
+    {
+        verify(&mut place, &Case::new(kind, 1, 4, dim).seeing(window), &lens, &last(&lens), 4);
+    }
+    verify(&mut place, &Case::new(KvType::F16, 2, 1, 64).seeing(1), &lens, &last(&lens), 4);
+    verify(&mut place, &Case::of(KvType::F16, 2, (288, 256)).seeing(100), &lens, &last(&lens), 4);
+    // Pieces of one window.
+    verify(
+        &mut place,
+        &Case::new(KvType::F16, 1, 2, 64).seeing(300),
+        &[1000, 1023],
+        &[(0, 999), (1, 1022)],
+        1,
+    );
+    for (kind, dim, window) in [
+        (KvType::F16, 64, 32),
+        (KvType::Q8_0, 32, 7),
+        (KvType::F32, 32, 32),
+        (KvType::F16, 256, 40),
+        (KvType::F16, 64, 1),
+    ] {
+        let mut rows: Vec<(usize, usize)> = (0..70).map(|i| (0, i)).collect();
+        rows.extend((0..40).map(|i| (1, 150 + i)));
+        rows.extend([(2, 299), (3, 63)]);
+        verify(&mut place, &Case::new(kind, 1, 2, dim).seeing(window), &[70, 190, 300, 64], &rows, 1000);
+    }
+    if place.is_card() {
+        let lens = [4096, 5000, 8193, 20_000];
+        for window in [512, 1024, 4096, 5000] {
+            verify(&mut place, &Case::new(KvType::F16, 2, 2, 256).seeing(window), &lens, &last(&lens), 1);
+            let rows: Vec<(usize, usize)> = (0..700).map(|i| (1, 4300 + i)).collect();
+            verify(&mut place, &Case::new(KvType::F16, 2, 2, 256).seeing(window), &lens, &rows, 1000);
+            verify(&mut place, &Case::new(KvType::Q8_0, 1, 4, 128).seeing(window), &lens, &rows, 1000);
+        }
+    }
+}
+
+#[test]
+fn what_is_before_a_window_is_not_read() {
+    let mut place = place();
+    for (kind, count) in [(KvType::F16, 1), (KvType::F16, 40), (KvType::F32, 2)] {
+        let case = Case::new(kind, 1, 2, 64).seeing(70);
+        let mut rng = Rng::new(5);
+        let mut sequences = Sequences::new(&mut rng, case.shape(), &[400]);
+        let rows: Vec<(usize, usize)> = (400 - count..400).map(|p| (0, p)).collect();
+        let q = rng.normals(count * 2 * 64);
+        let attend = |place: &mut Place, sequences: &Sequences| {
+            let pages = Pages { window: case.window, ..Pages::new(place, sequences, 2) };
+            pages.attend(place, &rows, 2, &q)
+        };
+        let sound = attend(&mut place, &sequences);
+        let visible = (401 - count - 70) / 64 * 64;
+        sequences.k[0][..visible * 64].fill(f32::NAN);
+        sequences.v[0][..visible * 64].fill(f32::NAN);
+        assert_eq!(bits(&attend(&mut place, &sequences)), bits(&sound));
     }
 }
 
@@ -250,9 +372,15 @@ fn long_rows_are_merged_from_pieces_in_order() {
     use crate::abi::attention::{CHUNK, SPLITS, split};
 
     for len in (1..300_000_u32).step_by(77) {
-        let pieces = len.div_ceil(split(len));
-        assert!(split(len).is_multiple_of(CHUNK) && pieces <= SPLITS, "{len}");
+        let span = split(len, u32::MAX);
+        let pieces = len.div_ceil(span);
+        assert!(span.is_multiple_of(CHUNK) && pieces <= SPLITS, "{len}");
         assert!(len < CHUNK * SPLITS || pieces > SPLITS / 2, "{len}: {pieces}");
+        for window in [1, 127, 128, 512, 3968, 3969, 4096, 5000, 100_000] {
+            let span = split(len, window);
+            let pieces = len.div_ceil(span) - len.saturating_sub(window) / span;
+            assert!(span.is_multiple_of(CHUNK) && pieces <= SPLITS, "{len}, {window}: {pieces}");
+        }
     }
 }
 
@@ -271,18 +399,20 @@ fn bad_calls_are_refused() {
         rows: 1,
         heads: 4,
         scale: 0.125,
+        window: None,
         scratch: AttendScratch { partials: partials.span(), tickets: tickets.span() },
         tiles: None,
     };
-    assert!(op.launch(place.info()).is_ok());
+    assert!(op.launches(place.info()).is_ok());
     let refused =
-        |op: Attend| op.launch(&super::super::DeviceInfo::emulated((9, 0))).unwrap_err().to_string();
+        |op: Attend| op.launches(&super::super::DeviceInfo::emulated((9, 0))).unwrap_err().to_string();
     assert_eq!(
         refused(Attend { heads: 3, ..op.clone() }),
         "attend: query heads is 3, must be a multiple of 2 up to 2^16"
     );
     assert!(refused(Attend { rows: 2, ..op.clone() }).starts_with("attend: positions is 1"));
     assert!(refused(Attend { scale: -1.0, ..op.clone() }).contains("scale"));
+    assert!(refused(Attend { window: Some(0), ..op.clone() }).contains("window"));
     assert!(refused(Attend { q: x.slice(0..252).unwrap(), ..op.clone() }).contains("queries"));
     let scratch = AttendScratch { partials: x.span(), tickets: tickets.span() };
     assert!(refused(Attend { scratch, ..op.clone() }).contains("scratch"));
@@ -290,7 +420,7 @@ fn bad_calls_are_refused() {
     cache.values = cache.values.slice(0..cache.values.len() - 1).unwrap();
     assert!(refused(Attend { cache, ..op }).contains("bytes of values"));
     for (heads, dim, kind) in
-        [(0, 64, KvType::F16), (1, 24, KvType::F16), (1, 272, KvType::F32), (1, 80, KvType::Q8_0)]
+        [(0, 64, KvType::F16), (1, 24, KvType::F16), (1, 528, KvType::F32), (1, 80, KvType::Q8_0)]
     {
         assert!(KvCache::new(heads, dim, dim, kind).is_err());
     }

@@ -134,7 +134,7 @@ impl Sequences {
         q: &[f32],
         (sequence, position): (usize, usize),
         kv_head: usize,
-        scale: f32,
+        (scale, window): (f32, Option<usize>),
         weight_bits: i32,
     ) -> (Vec<f64>, Vec<f64>) {
         let (heads, key_dim, dim) = (self.shape.kv_heads(), self.shape.key_dim(), self.shape.value_dim());
@@ -143,7 +143,8 @@ impl Sequences {
         // Queries have 22 bits; a sum loses up to a bit below the last one at each of its steps, of which there are fewer
         // than dimensions. These errors are independent: six standard deviations of them.
         let mut off = 0.0_f64;
-        for p in 0..=position {
+        let low = (position + 1).saturating_sub(window.unwrap_or(usize::MAX));
+        for p in low..=position {
             let key = &self.keys[sequence][(p * heads + kv_head) * key_dim..][..key_dim];
             let terms = key.iter().zip(q).map(|(k, q)| k * f64::from(*q));
             scores.push(terms.clone().sum::<f64>() * f64::from(scale));
@@ -157,7 +158,7 @@ impl Sequences {
         let steps = (position as f64 / 16.0 + 40.0).sqrt();
         let relative = 2.0 * off + 6.0 * (unit(weight_bits) + unit(22) + steps * unit(24));
         let (mut out, mut squares) = (vec![0.0; dim], vec![0.0; dim]);
-        for (p, score) in scores.iter().enumerate() {
+        for (p, score) in (low..).zip(&scores) {
             let value = &self.values[sequence][(p * heads + kv_head) * dim..][..dim];
             let weight = (score - most).exp() / total;
             // Halves end at 2^-24.

@@ -59,6 +59,7 @@ struct Case {
     heads: usize,
     spec: Option<RopeSpec>,
     norms: bool,
+    first: usize,
 }
 
 /// What the launch leaves: queries, pages of keys, pages of values.
@@ -84,6 +85,7 @@ fn run(
         rope: angles.map(|angles| Rope {
             pairs: angles.pairs,
             half: angles.half,
+            first: case.first,
             low: place.buffer(&angles.low).span(),
             high: place.buffer(&angles.high).span(),
         }),
@@ -103,11 +105,17 @@ fn heads_are_the_cpus_and_pages_have_their_layout() {
         let dim = spec.as_ref().map_or(96, |spec| spec.rotary).max(64 + 32 * (i % 2));
         for (j, kind) in [KvType::F16, KvType::Q8_0, KvType::F32].into_iter().enumerate() {
             let shape = KvCache::new(1 + i % 2, dim, 64, kind).unwrap();
-            cases.push(Case { shape, heads: 3, spec: spec.clone(), norms: (i + j) % 2 == 0 });
+            cases.push(Case { shape, heads: 3, spec: spec.clone(), norms: (i + j) % 2 == 0, first: 0 });
         }
     }
     let shape = KvCache::new(2, 80, 80, KvType::F16).unwrap();
-    cases.push(Case { shape, heads: 14, spec: Some(RopeSpec::new(Pairs::Neox, 80, 1e4)), norms: true });
+    cases.push(Case {
+        shape,
+        heads: 14,
+        spec: Some(RopeSpec::new(Pairs::Neox, 80, 1e4)),
+        norms: true,
+        first: 0,
+    });
     for case in &cases {
         let shape = case.shape;
         let (kv, dim, value_dim) = (shape.kv_heads(), shape.key_dim(), shape.value_dim());
@@ -161,7 +169,7 @@ fn heads_are_the_cpus_and_pages_have_their_layout() {
 }
 
 /// Pages of keys but for the last bit of some values.
-fn near(shape: KvCache, got: &[u8], expected: &[u8], name: &str) {
+pub(super) fn near(shape: KvCache, got: &[u8], expected: &[u8], name: &str) {
     let values = |bytes: &[u8]| -> Vec<f32> {
         match shape.kind() {
             KvType::F32 => bytes.as_chunks().0.iter().map(|x| f32::from_le_bytes(*x)).collect(),
@@ -188,6 +196,48 @@ fn near(shape: KvCache, got: &[u8], expected: &[u8], name: &str) {
 }
 
 #[test]
+fn what_turns_begins_anywhere() {
+    let mut place = places().remove(0);
+    for (pairs, first, rotary, norms) in
+        [(Pairs::Norm, 64, 32, true), (Pairs::Neox, 32, 64, false), (Pairs::Neox, 0, 32, true)]
+    {
+        let shape = KvCache::new(1, 96, 64, KvType::F16).unwrap();
+        let mut rng = Rng::new(first as u64);
+        let sequences = Sequences::new(&mut rng, shape, &[300]);
+        let spec = RopeSpec::new(pairs, rotary, 1e4);
+        let angles = RopeAngles::new(&spec, 300).unwrap();
+        let (cache, pages) = sequences.buffers(&mut place, &[(0, 299)]);
+        let (x, v) = (rng.normals(96), rng.normals(64));
+        let gains = [rng.normals(96), rng.normals(96)];
+        // The whole head by itself, without turning.
+        let case = Case { shape, heads: 1, spec: None, norms, first };
+        let still = run(&mut place, &case, cache.clone(), [&x, &x, &v], &gains, None);
+        let before: Vec<u8> = place.read(&pages[0]);
+        let turned = run(&mut place, &case, cache, [&x, &x, &v], &gains, Some(&angles));
+        let table = RopeTable::new(&spec, &[299]).unwrap();
+        let (cosines, sines) = table.turns(0);
+        let mut expected = still.clone();
+        for pair in 0..rotary / 2 {
+            let [i, j] = match pairs {
+                Pairs::Norm => [2 * pair, 2 * pair + 1],
+                Pairs::Neox => [pair, pair + rotary / 2],
+            };
+            let (a, b) = (still[first + i], still[first + j]);
+            expected[first + i] = a * cosines[pair] - b * sines[pair];
+            expected[first + j] = b * cosines[pair] + a * sines[pair];
+        }
+        for (at, (got, expected)) in turned.iter().zip(&expected).enumerate() {
+            assert!((got - expected).abs() <= 1e-5, "{pairs:?} from {first}, {at}: {got} {expected}");
+            let turns = (first..first + rotary).contains(&at);
+            assert!(turns || got.to_bits() == still[at].to_bits(), "{at} has turned");
+        }
+        let after: Vec<u8> = place.read(&pages[0]);
+        let changed = before.chunks(2).zip(after.chunks(2)).filter(|(a, b)| a != b).count();
+        assert!((rotary / 2..=rotary).contains(&changed), "{changed} values of the key have changed");
+    }
+}
+
+#[test]
 fn rows_together_are_rows_alone_and_pages_that_are_not_there_stay_out() {
     let mut place = places().remove(0);
     let shape = KvCache::new(1, 64, 64, KvType::F16).unwrap();
@@ -195,7 +245,7 @@ fn rows_together_are_rows_alone_and_pages_that_are_not_there_stay_out() {
     let sequences = Sequences::new(&mut rng, shape, &[70, 5]);
     let spec = RopeSpec::new(Pairs::Neox, 64, 1e4);
     let angles = RopeAngles::new(&spec, 100).unwrap();
-    let case = Case { shape, heads: 2, spec: Some(spec), norms: true };
+    let case = Case { shape, heads: 2, spec: Some(spec), norms: true, first: 0 };
     // The last two are beyond the sequence's pages and beyond the table.
     let rows = [(0, 68), (0, 69), (1, 4), (1, 64), (2, 0)];
     let (q, k, v) =
@@ -222,7 +272,7 @@ fn bad_calls_are_refused() {
     let sequences = Sequences::new(&mut Rng::new(1), shape, &[3]);
     let (cache, _pages) = sequences.buffers(&mut place, &[(0, 2)]);
     let (x, low, high) = (place.poison::<f32>(64), place.poison::<f32>(256 * 64), place.poison::<f32>(64));
-    let rope = Rope { pairs: Pairs::Neox, half: 32, low: low.span(), high: high.span() };
+    let rope = Rope { pairs: Pairs::Neox, half: 32, first: 0, low: low.span(), high: high.span() };
     let op = RopeAppend {
         q: x.span(),
         k: x.span(),
@@ -245,6 +295,8 @@ fn bad_calls_are_refused() {
     assert!(refused(RopeAppend { q_norm: norm, ..op.clone() }).contains("gain"));
     let wide = Rope { half: 33, ..rope.clone() };
     assert!(refused(RopeAppend { rope: Some(wide), ..op.clone() }).contains("pairs"));
+    let late = Rope { first: 1, ..rope.clone() };
+    assert!(refused(RopeAppend { rope: Some(late), ..op.clone() }).contains("first value that turns"));
     let short = Rope { low: high.span(), ..rope };
     assert!(refused(RopeAppend { rope: Some(short), ..op }).contains("low table"));
 }

@@ -6,8 +6,10 @@ use bloomery_kernels::cuda::{Attend, AttendScratch, CudaError, KvCache, KvRows, 
 use crate::backend::cuda::frame::Frame;
 use crate::program::{Attention, AttentionId, Buffer};
 
-/// Query heads of a KV head that a tile has room for.
+/// Query heads of a KV head that a tile has room for; the widest heads have no tiles.
 const MOST_GROUP: usize = 64;
+/// The widest heads that have.
+const TILED: usize = 256;
 
 /// The cache of a layer.
 pub(in crate::backend::cuda) fn shape(attention: &Attention, kv: KvType) -> Result<KvCache, CudaError> {
@@ -16,11 +18,8 @@ pub(in crate::backend::cuda) fn shape(attention: &Attention, kv: KvType) -> Resu
 
 /// Why there is no kernel for a layer, if there is none.
 pub(in crate::backend::cuda) fn unsupported(attention: &Attention, kv: KvType) -> Option<String> {
-    if attention.window.is_some() || attention.rope_first != 0 || attention.rope.dims != attention.key_dim {
-        return Some("attention with a window, or a rotary embedding of a part of a head".to_owned());
-    }
     let group = attention.heads / attention.kv_heads;
-    let too_many = group > MOST_GROUP;
+    let too_many = group > MOST_GROUP && attention.key_dim.max(attention.value_dim) <= TILED;
     let why = || format!("{group} query heads of a KV head are more than {MOST_GROUP}");
     shape(attention, kv).err().map(|error| error.to_string()).or_else(|| too_many.then(why))
 }
@@ -68,8 +67,9 @@ pub(in crate::backend::cuda) fn launches(
         rows: frame.rows,
         heads: attention.heads,
         scale: attention.scale,
+        window: attention.window,
         scratch: AttendScratch { partials: memory.partials.span(), tickets: memory.tickets.span() },
         tiles: frame.inputs.tiles(id)?,
     };
-    Ok(vec![attend.launch(frame.info)?])
+    attend.launches(frame.info)
 }

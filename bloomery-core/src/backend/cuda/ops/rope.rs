@@ -4,7 +4,16 @@ use bloomery_kernels::cuda::{CudaError, Launch, RopeAppend};
 
 use super::attend::cache;
 use crate::backend::cuda::frame::Frame;
-use crate::program::{AttentionId, Buffer};
+use crate::program::{Attention, AttentionId, Buffer};
+
+/// Values of a head that the kernel takes, and of what turns.
+const MOST: usize = 256;
+
+/// Why there is no kernel for a layer's heads, if there is none.
+pub(in crate::backend::cuda) fn unsupported(attention: &Attention) -> Option<String> {
+    let widest = attention.key_dim.max(attention.value_dim);
+    (widest > MOST).then(|| format!("heads of {widest} values are wider than {MOST}"))
+}
 
 pub(in crate::backend::cuda) fn launches(
     frame: &Frame<'_>,

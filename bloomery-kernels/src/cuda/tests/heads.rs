@@ -1,0 +1,98 @@
+//! Products of heads against double precision, rows together against rows alone.
+
+use half::f16;
+
+use super::super::testing::{Place, places};
+use super::super::{DeviceInfo, HeadWeights, PerHead};
+use crate::cpu::testing::{Rng, bits};
+
+struct Case {
+    heads: usize,
+    outs: usize,
+    cols: usize,
+    tail: usize,
+}
+
+impl Case {
+    fn weights(&self, rng: &mut Rng) -> Vec<f32> {
+        let values = rng.normals(self.heads * self.outs * self.cols);
+        values.into_iter().map(|x| f16::from_f32(x / 8.0).to_f32()).collect()
+    }
+
+    fn pack(&self, place: &mut Place, values: &[f32]) -> HeadWeights {
+        let packed = HeadWeights::pack(self.heads, self.outs, self.cols, values).unwrap();
+        HeadWeights::new(self.heads, self.outs, self.cols, place.buffer(&packed).span()).unwrap()
+    }
+
+    fn run(&self, place: &mut Place, weights: &HeadWeights, rows: usize, x: &[f32]) -> Vec<f32> {
+        let x = place.buffer(x);
+        let out = place.poison::<f32>(rows * self.heads * (self.outs + self.tail));
+        let op = PerHead { x: x.span(), weights: weights.clone(), out: out.span(), rows, tail: self.tail };
+        let launch = op.launch(place.info()).unwrap();
+        place.run(&launch);
+        place.read(&out)
+    }
+}
+
+#[test]
+fn every_head_has_its_matrix() {
+    let mut place = places().remove(0);
+    let mut cases = vec![
+        (Case { heads: 4, outs: 32, cols: 16, tail: 8 }, 9),
+        (Case { heads: 4, outs: 16, cols: 32, tail: 0 }, 1),
+        (Case { heads: 2, outs: 256, cols: 64, tail: 32 }, 17),
+        (Case { heads: 3, outs: 80, cols: 144, tail: 4 }, 3),
+        (Case { heads: 2, outs: 48, cols: 272, tail: 0 }, 8),
+        (Case { heads: 2, outs: 512, cols: 128, tail: 64 }, 1),
+        (Case { heads: 2, outs: 128, cols: 512, tail: 0 }, 10),
+    ];
+    if place.is_card() {
+        cases.push((Case { heads: 16, outs: 512, cols: 128, tail: 64 }, 700));
+        cases.push((Case { heads: 128, outs: 128, cols: 512, tail: 0 }, 333));
+    }
+    for (case, rows) in cases {
+        let mut rng = Rng::new((case.outs + rows) as u64);
+        let values = case.weights(&mut rng);
+        let weights = case.pack(&mut place, &values);
+        let (x_width, out_width) = (case.cols + case.tail, case.outs + case.tail);
+        let x = rng.normals(rows * case.heads * x_width);
+        let out = case.run(&mut place, &weights, rows, &x);
+        for (line, (x, out)) in x.chunks(x_width).zip(out.chunks(out_width)).enumerate() {
+            let matrix = &values[line % case.heads * case.outs * case.cols..];
+            for (row, got) in matrix.chunks(case.cols).zip(&out[..case.outs]) {
+                let terms = row.iter().zip(x).map(|(w, x)| f64::from(*w) * f64::from(*x));
+                let (exact, square) = (terms.clone().sum::<f64>(), terms.map(|x| x * x).sum::<f64>());
+                // Values have 22 bits and halves end at 2^-24; sums lose a bit below the last one at every step.
+                let bound = 6.0 * (square.sqrt() + 1e-2) * 2.0_f64.powi(-21);
+                let off = (f64::from(*got) - exact).abs();
+                assert!(off <= bound, "{} x {}, line {line}: {got} {exact} > {bound}", case.outs, case.cols);
+            }
+            assert_eq!(bits(&out[case.outs..]), bits(&x[case.cols..]), "line {line}");
+        }
+        for row in [0, rows / 2, rows - 1] {
+            let (from, to) = (case.heads * x_width, case.heads * out_width);
+            let alone = case.run(&mut place, &weights, 1, &x[row * from..][..from]);
+            assert_eq!(bits(&alone), bits(&out[row * to..][..to]), "row {row} of {rows} alone");
+        }
+    }
+}
+
+#[test]
+fn bad_calls_are_refused() {
+    let mut place = places().remove(0);
+    let case = Case { heads: 2, outs: 16, cols: 32, tail: 4 };
+    let weights = case.pack(&mut place, &vec![0.5; 2 * 16 * 32]);
+    let (x, out) = (place.poison::<f32>(72), place.poison::<f32>(40));
+    let op = PerHead { x: x.span(), weights, out: out.span(), rows: 1, tail: 4 };
+    assert!(op.launch(place.info()).is_ok());
+    let refused = |op: PerHead| op.launch(&DeviceInfo::emulated((9, 0))).unwrap_err().to_string();
+    assert_eq!(refused(PerHead { rows: 2, ..op.clone() }), "per_head: values of x is 72, must be 144");
+    assert!(refused(PerHead { tail: 3, ..op.clone() }).contains("go along"));
+    assert!(refused(PerHead { rows: 0, ..op.clone() }).contains("rows"));
+    assert!(refused(PerHead { out: x.span(), ..op }).contains("output"));
+    let message = |result: Result<Vec<u16>, super::super::CudaError>| result.unwrap_err().to_string();
+    assert!(message(HeadWeights::pack(1, 16, 528, &[])).contains("columns of a matrix"));
+    assert!(message(HeadWeights::pack(1, 8, 16, &[])).contains("rows of a matrix"));
+    assert!(message(HeadWeights::pack(1, 16, 16, &[0.0; 255])).contains("values of the weights"));
+    assert!(message(HeadWeights::pack(1, 16, 16, &[70_000.0; 256])).contains("half precision"));
+}
