@@ -5,6 +5,7 @@
 
 pub mod attention;
 pub mod candidates;
+pub mod delta;
 pub mod embed;
 pub mod experts;
 pub mod few;

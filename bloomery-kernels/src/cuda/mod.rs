@@ -17,6 +17,7 @@
 
 mod attention;
 mod candidates;
+mod delta;
 mod device;
 mod embed;
 #[cfg(test)]
@@ -52,6 +53,7 @@ mod weights;
 
 pub use attention::{Attend, AttendScratch, AttendTiles};
 pub use candidates::Candidates;
+pub use delta::{Delta, DeltaShape};
 pub use device::{Device, DeviceInfo};
 pub use embed::Embed;
 pub use error::CudaError;

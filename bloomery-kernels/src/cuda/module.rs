@@ -28,6 +28,7 @@ macro_rules! family {
 }
 
 family!(ATTENTION: "attention");
+family!(DELTA: "delta");
 family!(EMBED: "embed");
 family!(EXPERTS_FLOAT: "experts_float");
 family!(FEW: "few");
@@ -44,6 +45,7 @@ family!(ROPE: "rope");
 /// Every family.
 pub(super) static ALL: &[&Family] = &[
     &ATTENTION,
+    &DELTA,
     &EMBED,
     &EXPERTS_FLOAT,
     &FEW,
