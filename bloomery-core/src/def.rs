@@ -20,6 +20,10 @@ pub struct ModelDef {
     pub norm: Norm,
     /// Bias of the head.
     pub head_bias: Bias,
+    /// Multiplies the embedding's rows; the head, also a tied one, is not scaled.
+    pub embedding_scale: f32,
+    /// Beginnings of the names of tensors that are there for something else than this program.
+    pub reserved: Vec<String>,
 }
 
 /// One layer: `x += mixer(norm(x)); x += ffn(norm(x))`.
@@ -28,6 +32,11 @@ pub struct ModelDef {
 pub struct Layer {
     /// Norm before the mixer and before the feed-forward part.
     pub norm: Norm,
+    /// Name of the gain of the norm before the feed-forward part, without its layer.
+    pub ffn_norm: &'static str,
+    /// Whether what a part returns goes through a norm of its own before it is added to `x`: tensors `post_attention_norm` and
+    /// `post_ffw_norm`.
+    pub post_norms: bool,
     /// The part that looks at other positions.
     pub mixer: Mixer,
     /// The part that does not.
@@ -48,6 +57,10 @@ pub struct Norm {
 pub enum Mixer {
     /// Grouped-query attention.
     Gqa(Gqa),
+    /// Attention over latents.
+    Mla(Mla),
+    /// Gated delta net.
+    Delta(DeltaNet),
 }
 
 /// Grouped-query attention (Ainslie et al., 2023): query head `h` reads key/value head `h / (heads / kv_heads)`.
@@ -62,12 +75,79 @@ pub struct Gqa {
     pub head_dim: usize,
     /// Rotary embedding of queries and keys.
     pub rope: Rope,
+    /// Multiplies scores before the softmax.
+    pub scale: f32,
+    /// A position sees its last `window` positions, its own included; all of them where there is no window.
+    pub window: Option<usize>,
+    /// Whether `attn_q` has for every head a gate after its query, whose sigmoid multiplies what the head returns.
+    pub gate: bool,
     /// RMS norm of every query and key head before the rotary embedding.
     pub qk_norm: Option<Norm>,
     /// Biases of the q, k and v projections.
     pub qkv_bias: Bias,
     /// Bias of the output projection.
     pub out_bias: Bias,
+}
+
+/// Multi-head latent attention (DeepSeek-V2, 2024): keys and values of all heads are products of one latent and share one
+/// rotary key.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Mla {
+    /// Query heads.
+    pub heads: usize,
+    /// Values of a head's query and key that do not turn; they come first.
+    pub nope: usize,
+    /// Rotary embedding of the values after those.
+    pub rope: Rope,
+    /// Values that a head returns.
+    pub value: usize,
+    /// Values of the latent.
+    pub latent: usize,
+    /// Width of the queries' own latent, where the file has tensors for one.
+    pub q_latent: Option<usize>,
+    /// Norm of both latents.
+    pub norm: Norm,
+    /// Multiplies scores before the softmax.
+    pub scale: f32,
+}
+
+/// Gated delta net (Yang et al., 2024): every value head has a matrix that forgets by `exp(g)` and is corrected towards the value
+/// of the newest key. Value head `j` reads key head `j mod key_heads`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct DeltaNet {
+    /// Heads of queries and keys.
+    pub key_heads: usize,
+    /// Heads of values; a multiple of `key_heads`.
+    pub value_heads: usize,
+    /// Values of a head, also of a key's.
+    pub head_dim: usize,
+    /// Positions that the causal convolution before it sees, the newest included.
+    pub taps: usize,
+    /// Norm of every head's result.
+    pub norm: Norm,
+}
+
+impl DeltaNet {
+    /// Width of queries, keys and values together.
+    #[must_use]
+    pub fn channels(&self) -> usize {
+        (2 * self.key_heads + self.value_heads) * self.head_dim
+    }
+
+    /// Width of the values of all heads.
+    #[must_use]
+    pub fn inner(&self) -> usize {
+        self.value_heads * self.head_dim
+    }
+
+    /// Values that a sequence keeps of a layer: `[taps - 1][channels]` rows before the convolution, oldest first, then
+    /// `[value_heads][head_dim][head_dim]` with the key's dimension innermost.
+    #[must_use]
+    pub fn state_len(&self) -> usize {
+        (self.taps - 1) * self.channels() + self.inner() * self.head_dim
+    }
 }
 
 /// Whether a projection has a bias vector.
@@ -160,6 +240,8 @@ pub struct Dense {
 pub enum Act {
     /// `z / (1 + exp(-z))`.
     Silu,
+    /// `z/2 (1 + tanh(sqrt(2/pi) (z + 0.044715 z^3)))` (Hendrycks and Gimpel, 2016).
+    GeluTanh,
 }
 
 /// Routed experts: every token goes through `used` of `experts` gated networks.
@@ -177,20 +259,53 @@ pub struct Moe {
     /// Activation of the gate.
     pub act: Act,
     /// A network every token goes through beside the routed ones.
-    pub shared: Option<Dense>,
+    pub shared: Option<Shared>,
 }
 
-/// How experts are chosen and weighted.
+/// A network beside routed experts.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Shared {
+    /// The network.
+    pub network: Dense,
+    /// Whether its result is multiplied by the sigmoid of one product with the token's row.
+    pub gate: bool,
+}
+
+/// How experts are chosen and weighted: the `used` of the largest scores; equal ones go to the lower index.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
-pub enum Router {
-    /// Softmax over all experts, the `used` largest kept; equal scores go to the lower index.
-    SoftmaxTopK {
-        /// Whether the kept weights are divided by their sum.
-        renormalize: bool,
-        /// Multiplies the weights.
-        scale: f32,
-    },
+pub struct Router {
+    /// Logits into scores.
+    pub scores: Scores,
+    /// Whether the kept weights are divided by their sum.
+    pub renormalize: bool,
+    /// Multiplies the weights.
+    pub scale: f32,
+    /// Added to scores for the choice, not to the weights (`exp_probs_b.bias`).
+    pub bias: Bias,
+    /// Limits the choice to some groups of neighbouring experts.
+    pub groups: Option<Groups>,
+}
+
+/// Logits of a router into scores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Scores {
+    /// Softmax over all experts.
+    Softmax,
+    /// Sigmoid of each.
+    Sigmoid,
+}
+
+/// Groups of neighbouring experts: experts are chosen from those whose two largest scores have the largest sums (DeepSeek-V3, 2024).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Groups {
+    /// All of them; divides the experts.
+    pub count: usize,
+    /// Those that experts are chosen from.
+    pub used: usize,
 }
 
 impl ModelDef {

@@ -5,9 +5,9 @@
 
 use bloomery_kernels::cpu::{KernelError, KvShape, KvType};
 
-use crate::def::{Act, Gqa, Norm, Router};
+use crate::def::{Act, DeltaNet, Norm, Rope, Router};
 use crate::units::Bytes;
-use crate::weights::{MatrixId, StackId, VectorId, Weights};
+use crate::weights::{HeadsId, MatrixId, StackId, VectorId, Weights};
 
 /// How many rows of a step a buffer holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -43,10 +43,21 @@ pub(crate) struct Projection {
     pub(crate) accumulate: bool,
 }
 
-/// An attention layer: its definition and the vectors its heads need.
+/// An attention layer as the ops see it: plain heads, or latents that all query heads share.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Attention {
-    pub(crate) gqa: Gqa,
+    /// Query heads, a multiple of `kv_heads`.
+    pub(crate) heads: usize,
+    pub(crate) kv_heads: usize,
+    pub(crate) key_dim: usize,
+    pub(crate) value_dim: usize,
+    /// Multiplies scores.
+    pub(crate) scale: f32,
+    /// Positions that a row sees, its own included.
+    pub(crate) window: Option<usize>,
+    pub(crate) rope: Rope,
+    /// The dimension of a query or key at which the turning part begins.
+    pub(crate) rope_first: usize,
     pub(crate) q_norm: Option<Gain>,
     pub(crate) k_norm: Option<Gain>,
     pub(crate) factors: Option<VectorId>,
@@ -55,9 +66,27 @@ pub(crate) struct Attention {
 impl Attention {
     /// The cache this layer needs.
     pub(crate) fn cache_shape(&self, kv: KvType) -> Result<KvShape, KernelError> {
-        KvShape::new(self.gqa.kv_heads, (self.gqa.head_dim, kv), (self.gqa.head_dim, kv))
+        KvShape::new(self.kv_heads, (self.key_dim, kv), (self.value_dim, kv))
     }
 }
+
+/// A delta layer and its small tensors.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Delta {
+    pub(crate) net: DeltaNet,
+    /// `[channels][taps]`, the newest position's tap last.
+    pub(crate) conv: VectorId,
+    /// `-exp(A_log)` of every value head.
+    pub(crate) decay: VectorId,
+    /// Added to `alpha`.
+    pub(crate) dt: VectorId,
+    /// Of every value head's result: `head_dim` values.
+    pub(crate) norm: Gain,
+}
+
+/// Index into [`Program::deltas`], which is also the number of the layer's part of a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DeltaId(pub(crate) usize);
 
 /// Index into [`Program::attentions`], which is also the number of the layer's key/value cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,29 +108,54 @@ pub(crate) struct Gated {
     pub(crate) up: MatrixId,
     pub(crate) down: MatrixId,
     pub(crate) act: Act,
+    /// A vector whose product with the row, through a sigmoid, multiplies the result.
+    pub(crate) share: Option<VectorId>,
+    /// Adds to `out` (the residual) instead of replacing it.
+    pub(crate) accumulate: bool,
 }
 
 /// One fused op. Buffers are read and written row by row; `x` and `out` of one op never overlap except where named.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Op {
-    /// `out[t] = table[token[t]]`.
-    Embed { table: MatrixId, out: Buffer },
+    /// `out[t] = scale * table[token[t]]`.
+    Embed { table: MatrixId, scale: f32, out: Buffer },
     /// `out_p[t] (+)= W_p norm(x[t]) + b_p` for every part.
     Project { x: Buffer, norm: Option<Gain>, parts: Vec<Projection> },
     /// Head norms and rotary embedding of `q` and `k` in place, then `k` and `v` into the cache.
     RopeAppend { q: Buffer, k: Buffer, v: Buffer, attention: AttentionId },
     /// Causal attention of every row over its sequence's cache.
     Attend { q: Buffer, attention: AttentionId, out: Buffer },
+    /// `x *= sigmoid(gate)`, value by value.
+    Gate { x: Buffer, gate: Buffer },
+    /// `out[t][h] = [W_h q[t][h][..nope] ; q[t][h][nope..]]`: queries as products with latents.
+    Absorb { q: Buffer, keys: HeadsId, out: Buffer },
+    /// Rotary embedding of the last dimensions of `q`'s heads in place; the latent `norm(kv[..latent])` and the turned rest of `kv`
+    /// into the cache as a key, the latent alone as a value.
+    LatentAppend { q: Buffer, kv: Buffer, norm: Gain, attention: AttentionId },
+    /// `out[t][h] = W_h x[t][h]`.
+    PerHead { x: Buffer, weights: HeadsId, out: Buffer },
+    /// All of a gated delta net between its projections.
+    Delta { qkv: Buffer, z: Buffer, beta: Buffer, alpha: Buffer, delta: DeltaId, out: Buffer },
     /// `to` = the rows of `from` whose logits are wanted.
     Take { from: Buffer, to: Buffer },
     /// `out = norm(x)`.
     Norm { x: Buffer, norm: Gain, out: Buffer },
+    /// `out += norm(x)`.
+    AddNorm { x: Buffer, norm: Gain, out: Buffer },
     /// `normed = norm(x)`, and the experts of every row by its router logits.
-    Route { x: Buffer, norm: Gain, normed: Buffer, router: MatrixId, spec: Router, used: usize },
+    Route { x: Buffer, norm: Gain, normed: Buffer, router: Routing, used: usize },
     /// `out[t] += sum over the row's experts`.
     Experts { normed: Buffer, experts: ExpertStacks, out: Buffer },
-    /// `out[t] += down(act(gate n) * (up n))`, `n = normed[t]`.
+    /// `out[t] (+)= down(act(gate n) * (up n))`, `n = normed[t]`.
     Gated { normed: Buffer, gated: Gated, out: Buffer },
+}
+
+/// How a layer routes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Routing {
+    pub(crate) weight: MatrixId,
+    pub(crate) bias: Option<VectorId>,
+    pub(crate) spec: Router,
 }
 
 /// A model, ready for a backend.
@@ -111,6 +165,7 @@ pub(crate) struct Program {
     /// Every buffer, by index.
     pub(crate) buffers: Vec<Buffer>,
     pub(crate) attentions: Vec<Attention>,
+    pub(crate) deltas: Vec<Delta>,
     /// Where the logits of the output rows end up.
     pub(crate) logits: Buffer,
     pub(crate) hidden: Hidden,
@@ -134,13 +189,20 @@ impl Program {
                 Op::Embed { .. }
                 | Op::RopeAppend { .. }
                 | Op::Attend { .. }
+                | Op::Gate { .. }
+                | Op::LatentAppend { .. }
+                | Op::Delta { .. }
                 | Op::Take { .. }
-                | Op::Norm { .. } => {}
+                | Op::Norm { .. }
+                | Op::AddNorm { .. } => {}
+                Op::Absorb { keys: heads, .. } | Op::PerHead { weights: heads, .. } => {
+                    total += weights.heads_bytes(*heads);
+                }
                 Op::Project { parts, .. } => {
                     total += parts.iter().map(|part| weights.matrix_bytes(part.weight)).sum::<Bytes>();
                 }
                 Op::Route { router, used, .. } => {
-                    total += weights.matrix_bytes(*router);
+                    total += weights.matrix_bytes(router.weight);
                     used_now = *used;
                 }
                 Op::Experts { experts, .. } => {
@@ -156,6 +218,12 @@ impl Program {
             }
         }
         total
+    }
+
+    /// Values of a sequence's recurrent state; 0 where there are no recurrent layers.
+    #[expect(dead_code, reason = "the pool of states comes next")]
+    pub(crate) fn state_len(&self) -> usize {
+        self.deltas.iter().map(|delta| delta.net.state_len()).sum()
     }
 
     /// Bytes of all buffers for steps of `rows` rows of which `outputs` want logits.

@@ -23,25 +23,80 @@ pub(crate) struct StackId(usize);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct VectorId(usize);
 
-/// Rows `first..first + rows` of each of `count` groups of `stride` rows of one tensor.
+/// One small matrix for each head of a layer, which backends keep as floats.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct HeadsId(usize);
+
+/// Rows of one tensor: from row `base` on, rows `first..first + rows` of each of `count` groups of `stride` rows.
 #[derive(Debug, Clone)]
 struct View {
     tensor: Tensor,
+    base: usize,
     count: usize,
     stride: usize,
     first: usize,
     rows: usize,
     cols: usize,
+    /// The rows themselves where they are not as the file has them.
+    made: Option<Made>,
+}
+
+/// Rows that were made of the file's.
+#[derive(Debug, Clone)]
+struct Made {
+    format: Format,
+    bytes: Vec<u8>,
 }
 
 impl View {
+    fn format(&self) -> Format {
+        self.made.as_ref().map_or(self.tensor.format, |made| made.format)
+    }
+
     fn row_bytes(&self) -> usize {
-        self.cols / self.tensor.format.block_len() * self.tensor.format.block_bytes()
+        self.cols / self.format().block_len() * self.format().block_bytes()
     }
 
     fn bytes(&self) -> Bytes {
         Bytes::of(self.count * self.rows, self.row_bytes())
     }
+
+    /// The rows in order, in as few pieces as they lie in.
+    fn pieces<'g>(&'g self, gguf: &'g Gguf) -> Vec<&'g [u8]> {
+        if let Some(made) = &self.made {
+            return vec![&made.bytes];
+        }
+        let (row, data) = (self.row_bytes(), gguf.data(&self.tensor));
+        let data = &data[self.base * row..][..self.count * self.stride * row];
+        if self.rows == self.stride {
+            return vec![data];
+        }
+        let (start, len) = (self.first * row, self.rows * row);
+        data.chunks_exact(self.stride * row).map(|group| &group[start..start + len]).collect()
+    }
+}
+
+/// The matrices of a layer's heads, `rows` by `cols` each.
+#[derive(Debug, Clone)]
+struct Heads {
+    view: View,
+    /// The file has columns for rows.
+    transposed: bool,
+}
+
+/// Where in a tensor the rows of each head are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HeadRows {
+    /// Heads.
+    pub(crate) count: usize,
+    /// Rows of the tensor for each head.
+    pub(crate) stride: usize,
+    /// The first of those that are taken.
+    pub(crate) first: usize,
+    /// How many are.
+    pub(crate) rows: usize,
+    /// Values of a row.
+    pub(crate) cols: usize,
 }
 
 /// A matrix or a stack as a card holds it: `count` matrices of `rows` rows, one after the other.
@@ -60,15 +115,9 @@ pub(crate) struct Packed<'g> {
 #[cfg(feature = "cuda")]
 impl View {
     fn packed<'g>(&'g self, gguf: &'g Gguf) -> Packed<'g> {
-        let Self { tensor, count, stride, first, rows, cols } = self;
-        let data = gguf.data(tensor);
-        let (start, len) = (first * self.row_bytes(), rows * self.row_bytes());
-        let pieces = if rows == stride {
-            vec![data]
-        } else {
-            data.chunks_exact(stride * self.row_bytes()).map(|matrix| &matrix[start..start + len]).collect()
-        };
-        Packed { name: &tensor.name, format: tensor.format, count: *count, rows: *rows, cols: *cols, pieces }
+        let Self { tensor, count, rows, cols, .. } = self;
+        let pieces = self.pieces(gguf);
+        Packed { name: &tensor.name, format: self.format(), count: *count, rows: *rows, cols: *cols, pieces }
     }
 }
 
@@ -77,15 +126,58 @@ impl View {
 pub(crate) struct Weights {
     matrices: Vec<View>,
     stacks: Vec<View>,
+    heads: Vec<Heads>,
     vectors: Vec<Tensor>,
 }
 
 impl Weights {
-    pub(crate) fn matrix<'g>(&self, gguf: &'g Gguf, id: MatrixId) -> Result<Matrix<'g>, KernelError> {
+    pub(crate) fn matrix<'g>(&'g self, gguf: &'g Gguf, id: MatrixId) -> Result<Matrix<'g>, KernelError> {
         let view = &self.matrices[id.0];
-        let bytes = gguf.data(&view.tensor);
-        let (start, len) = (view.first * view.row_bytes(), view.rows * view.row_bytes());
-        Matrix::new(view.tensor.format, view.rows, view.cols, &bytes[start..start + len])
+        let (rows, pieces) = (view.count * view.rows, view.pieces(gguf));
+        // Rows that lie apart were [joined](Self::join).
+        Matrix::new(view.format(), rows, view.cols, pieces.first().copied().unwrap_or_default())
+    }
+
+    /// Copies the rows of matrices that lie apart in the file to one place, for who reads weights where they are.
+    pub(crate) fn join(&mut self, gguf: &Gguf) {
+        for view in &mut self.matrices {
+            let pieces = view.pieces(gguf);
+            if pieces.len() > 1 {
+                view.made = Some(Made { format: view.format(), bytes: pieces.concat() });
+            }
+        }
+    }
+
+    /// Heads, rows and columns.
+    #[expect(dead_code, reason = "products by heads come next")]
+    pub(crate) fn heads_shape(&self, id: HeadsId) -> (usize, usize, usize) {
+        let Heads { view, transposed } = &self.heads[id.0];
+        let (rows, cols) = if *transposed { (view.cols, view.rows) } else { (view.rows, view.cols) };
+        (view.count, rows, cols)
+    }
+
+    /// The matrices of all heads in f32, rows after rows.
+    #[expect(dead_code, reason = "products by heads come next")]
+    pub(crate) fn heads_values(&self, gguf: &Gguf, id: HeadsId) -> Result<Vec<f32>, LoadError> {
+        let Heads { view, transposed } = &self.heads[id.0];
+        let values = floats(&view.tensor, &view.pieces(gguf))?;
+        if !transposed {
+            return Ok(values);
+        }
+        let (rows, cols) = (view.rows, view.cols);
+        let turned = |head: &[f32]| {
+            (0..cols)
+                .flat_map(|col| (0..rows).map(move |row| (row, col)))
+                .map(|(row, col)| head[row * cols + col])
+                .collect::<Vec<f32>>()
+        };
+        Ok(values.chunks_exact(rows * cols).flat_map(turned).collect())
+    }
+
+    /// Bytes of the matrices of all heads, as floats of 16 bits.
+    pub(crate) fn heads_bytes(&self, id: HeadsId) -> Bytes {
+        let view = &self.heads[id.0].view;
+        Bytes::of(view.count * view.rows * view.cols, 2)
     }
 
     pub(crate) fn stack<'g>(&self, gguf: &'g Gguf, id: StackId) -> Result<Stack<'g>, KernelError> {
@@ -98,11 +190,7 @@ impl Weights {
     /// The values of a vector, in f32.
     pub(crate) fn vector(&self, gguf: &Gguf, id: VectorId) -> Result<Vec<f32>, LoadError> {
         let tensor = &self.vectors[id.0];
-        let mut values = vec![0.0; tensor.elements() as usize];
-        bloomery_gguf::dequantize(tensor.format, gguf.data(tensor), &mut values).map_err(|_| {
-            LoadError::UnsupportedFormat { tensor: tensor.name.clone(), format: tensor.format }
-        })?;
-        Ok(values)
+        floats(tensor, &[gguf.data(tensor)])
     }
 
     /// Every matrix, in the order of their ids.
@@ -135,7 +223,7 @@ impl Weights {
     /// Format of a stack.
     #[cfg(feature = "cuda")]
     pub(crate) fn stack_format(&self, id: StackId) -> Format {
-        self.stacks[id.0].tensor.format
+        self.stacks[id.0].format()
     }
 
     pub(crate) fn vector_ids(&self) -> impl Iterator<Item = VectorId> {
@@ -157,7 +245,7 @@ impl Weights {
 
     #[cfg(feature = "cuda")]
     pub(crate) fn matrix_rows(&self, id: MatrixId) -> usize {
-        self.matrices[id.0].rows
+        self.matrices[id.0].count * self.matrices[id.0].rows
     }
 
     #[cfg(feature = "cuda")]
@@ -241,8 +329,58 @@ impl<'g> Binder<'g> {
         rows: usize,
     ) -> Result<MatrixId, LoadError> {
         let tensor = self.tensor(name, &[cols, all])?;
-        self.weights.matrices.push(View { tensor, count: 1, stride: all, first, rows, cols });
-        Ok(MatrixId(self.weights.matrices.len() - 1))
+        let view = View { tensor, base: first, count: 1, stride: rows, first: 0, rows, cols, made: None };
+        Ok(self.push(view))
+    }
+
+    /// The first or second half of the rows of each of `groups` groups, from row `base` of a matrix of `all` rows on, as a matrix
+    /// of `groups * half` rows.
+    pub(crate) fn matrix_halves(
+        &mut self,
+        name: &str,
+        (all, cols): (usize, usize),
+        base: usize,
+        (groups, half): (usize, usize),
+        second: bool,
+    ) -> Result<MatrixId, LoadError> {
+        let tensor = self.tensor(name, &[cols, all])?;
+        let first = if second { half } else { 0 };
+        let view =
+            View { tensor, base, count: groups, stride: 2 * half, first, rows: half, cols, made: None };
+        Ok(self.push(view))
+    }
+
+    /// As [`matrix`](Self::matrix), in f32 whatever the file has: for small matrices whose errors add up.
+    pub(crate) fn matrix_floats(
+        &mut self,
+        name: &str,
+        rows: usize,
+        cols: usize,
+    ) -> Result<MatrixId, LoadError> {
+        let id = self.matrix(name, rows, cols)?;
+        let view = &mut self.weights.matrices[id.0];
+        if view.format() != Format::F32 {
+            let values = floats(&view.tensor, &view.pieces(self.gguf))?;
+            let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+            view.made = Some(Made { format: Format::F32, bytes });
+        }
+        Ok(id)
+    }
+
+    /// A matrix for each head. With `transposed` the file has columns for rows.
+    pub(crate) fn heads(&mut self, name: &str, at: HeadRows, transposed: bool) -> Result<HeadsId, LoadError> {
+        let HeadRows { count, stride, first, rows, cols } = at;
+        let is_flat = self.gguf.tensor(name).is_some_and(|tensor| tensor.dims.len() == 2);
+        let (flat, stacked) = ([cols, stride * count], [cols, stride, count]);
+        let tensor = self.tensor(name, if is_flat { &flat } else { &stacked })?;
+        let view = View { tensor, base: 0, count, stride, first, rows, cols, made: None };
+        self.weights.heads.push(Heads { view, transposed });
+        Ok(HeadsId(self.weights.heads.len() - 1))
+    }
+
+    fn push(&mut self, view: View) -> MatrixId {
+        self.weights.matrices.push(view);
+        MatrixId(self.weights.matrices.len() - 1)
     }
 
     /// Rows `first..first + rows` of each of `count` matrices of `all` rows of `cols` values.
@@ -254,13 +392,20 @@ impl<'g> Binder<'g> {
         rows: usize,
     ) -> Result<StackId, LoadError> {
         let tensor = self.tensor(name, &[cols, all, count])?;
-        self.weights.stacks.push(View { tensor, count, stride: all, first, rows, cols });
+        self.weights.stacks.push(View { tensor, base: 0, count, stride: all, first, rows, cols, made: None });
         Ok(StackId(self.weights.stacks.len() - 1))
     }
 
-    /// `len` values.
+    /// `len` values; the file may call them a matrix of one row.
     pub(crate) fn vector(&mut self, name: &str, len: usize) -> Result<VectorId, LoadError> {
-        let tensor = self.tensor(name, &[len])?;
+        let is_row = self.gguf.tensor(name).is_some_and(|tensor| tensor.dims == [len as u64, 1]);
+        let dims = [len, 1];
+        self.values(name, if is_row { &dims } else { &dims[..1] })
+    }
+
+    /// All values of a tensor of these dimensions, innermost first.
+    pub(crate) fn values(&mut self, name: &str, dims: &[usize]) -> Result<VectorId, LoadError> {
+        let tensor = self.tensor(name, dims)?;
         self.weights.vectors.push(tensor);
         Ok(VectorId(self.weights.vectors.len() - 1))
     }
@@ -289,13 +434,13 @@ impl<'g> Binder<'g> {
         Ok(tensor.clone())
     }
 
-    /// The weights, provided that nothing in the file was left unread.
-    pub(crate) fn finish(self, architecture: &str) -> Result<Weights, LoadError> {
+    /// The weights, provided that nothing in the file was left unread but what is `reserved`: beginnings of names.
+    pub(crate) fn finish(self, architecture: &str, reserved: &[String]) -> Result<Weights, LoadError> {
         let names: Vec<String> = self
             .gguf
             .tensors()
             .map(|tensor| tensor.name.clone())
-            .filter(|name| !self.used.contains(name))
+            .filter(|name| !self.used.contains(name) && !reserved.iter().any(|start| name.starts_with(start)))
             .collect();
         if names.is_empty() {
             Ok(self.weights)
@@ -303,4 +448,19 @@ impl<'g> Binder<'g> {
             Err(LoadError::UnknownTensors { architecture: architecture.to_owned(), names })
         }
     }
+}
+
+/// Pieces of a tensor's rows in f32.
+fn floats(tensor: &Tensor, pieces: &[&[u8]]) -> Result<Vec<f32>, LoadError> {
+    let format = tensor.format;
+    let len = |piece: &&[u8]| piece.len() / format.block_bytes() * format.block_len();
+    let mut values = vec![0.0; pieces.iter().map(len).sum()];
+    let mut rest = values.as_mut_slice();
+    for piece in pieces {
+        let (now, after) = rest.split_at_mut(len(piece));
+        let unsupported = |_| LoadError::UnsupportedFormat { tensor: tensor.name.clone(), format };
+        bloomery_gguf::dequantize(format, piece, now).map_err(unsupported)?;
+        rest = after;
+    }
+    Ok(values)
 }

@@ -5,7 +5,8 @@ use std::fmt::Display;
 use bloomery_gguf::{Metadata, Scoped};
 
 use crate::def::{
-    Act, Bias, Dense, Ffn, Gqa, Layer, Mixer, ModelDef, Moe, Norm, Pairs, Rope, Router, Scaling,
+    Act, Bias, Dense, Ffn, Gqa, Groups, Layer, Mixer, ModelDef, Moe, Norm, Pairs, Rope, Router, Scaling,
+    Scores,
 };
 use crate::error::LoadError;
 
@@ -19,6 +20,11 @@ pub(super) struct Keys<'a> {
 impl<'a> Keys<'a> {
     pub(super) fn new(meta: &'a Metadata, name: &'a str) -> Self {
         Self { meta, scoped: meta.scoped(name), name }
+    }
+
+    /// The values under the architecture's prefix.
+    pub(super) fn values(&self) -> &Scoped<'a> {
+        &self.scoped
     }
 
     /// A required count.
@@ -88,27 +94,28 @@ impl<'a> Keys<'a> {
             head_dim,
             "equal to key_length",
         )?;
-        self.only(
-            "rope.dimension_count",
-            self.opt_count("rope.dimension_count")?,
-            head_dim,
-            "equal to key_length",
-        )?;
+        let dims = self.opt_count("rope.dimension_count")?.unwrap_or(head_dim);
+        if dims == 0 || dims % 2 != 0 || dims > head_dim {
+            return Err(self.unsupported("rope.dimension_count", dims, "an even number up to key_length"));
+        }
         Ok(Gqa {
             heads,
             kv_heads,
             head_dim,
-            rope: Rope {
-                pairs,
-                dims: head_dim,
-                base: self.float("rope.freq_base", 10_000.0)?,
-                scaling: self.scaling()?,
-                factors: false,
-            },
+            rope: self.rope(pairs, dims)?,
+            scale: 1.0 / (head_dim as f32).sqrt(),
+            window: None,
+            gate: false,
             qk_norm: None,
             qkv_bias: Bias::None,
             out_bias: Bias::None,
         })
+    }
+
+    /// The model's rotary embedding of `dims` dimensions.
+    pub(super) fn rope(&self, pairs: Pairs, dims: usize) -> Result<Rope, LoadError> {
+        let (base, scaling) = (self.float("rope.freq_base", 10_000.0)?, self.scaling()?);
+        Ok(Rope { pairs, dims, base, scaling, factors: false })
     }
 
     fn scaling(&self) -> Result<Scaling, LoadError> {
@@ -139,6 +146,16 @@ impl<'a> Keys<'a> {
 
     /// Softmax-routed experts, renormalised, none shared.
     pub(super) fn moe(&self) -> Result<Ffn, LoadError> {
+        self.only("expert_gating_func", self.opt_count("expert_gating_func")?, 1, "1 (softmax)")?;
+        self.only("expert_weights_norm", self.scoped.opt_bool("expert_weights_norm")?, true, "true")?;
+        self.only("expert_shared_count", self.opt_count("expert_shared_count")?, 0, "0")?;
+        let moe = self.experts()?;
+        let router = Router { renormalize: true, ..moe.router };
+        Ok(Ffn::Moe(Moe { router, ..moe }))
+    }
+
+    /// Experts as the keys have them, none shared, with weights as they are.
+    pub(super) fn experts(&self) -> Result<Moe, LoadError> {
         let experts = self.positive("expert_count")?;
         let used = self.positive("expert_used_count")?;
         if used > experts {
@@ -148,22 +165,52 @@ impl<'a> Keys<'a> {
             Some(width) => width,
             None => self.positive("feed_forward_length")? / used,
         };
-        self.only("expert_gating_func", self.opt_count("expert_gating_func")?, 1, "1 (softmax)")?;
-        self.only("expert_weights_norm", self.scoped.opt_bool("expert_weights_norm")?, true, "true")?;
-        self.only("expert_shared_count", self.opt_count("expert_shared_count")?, 0, "0")?;
+        let scores = match self.opt_count("expert_gating_func")? {
+            None | Some(0 | 1) => Scores::Softmax,
+            Some(2) => Scores::Sigmoid,
+            Some(other) => {
+                return Err(self.unsupported("expert_gating_func", other, "1 (softmax) or 2 (sigmoid)"));
+            }
+        };
         // A scale of 0 is how converters write "none".
         let scale = match self.float("expert_weights_scale", 1.0)? {
             0.0 => 1.0,
             scale => scale,
         };
-        let router = Router::SoftmaxTopK { renormalize: true, scale };
-        Ok(Ffn::Moe(Moe { experts, used, width, router, act: Act::Silu, shared: None }))
+        let renormalize = self.scoped.opt_bool("expert_weights_norm")?.unwrap_or(false);
+        let router = Router { scores, renormalize, scale, bias: Bias::None, groups: self.groups(experts)? };
+        Ok(Moe { experts, used, width, router, act: Act::Silu, shared: None })
+    }
+
+    fn groups(&self, experts: usize) -> Result<Option<Groups>, LoadError> {
+        let count = match self.opt_count("expert_group_count")? {
+            None | Some(0 | 1) => return Ok(None),
+            Some(count) => count,
+        };
+        // The value of a group is the sum of its two largest scores.
+        if !experts.is_multiple_of(count) || experts / count < 2 {
+            return Err(self.unsupported("expert_group_count", count, "groups of two experts or more"));
+        }
+        let used = self.positive("expert_group_used_count")?;
+        if used > count {
+            return Err(self.unsupported("expert_group_used_count", used, "at most expert_group_count"));
+        }
+        Ok(Some(Groups { count, used }))
     }
 
     /// A decoder of equal layers.
     pub(super) fn decoder(&self, gqa: &Gqa, ffn: &Ffn) -> Result<ModelDef, LoadError> {
-        let norm = self.norm()?;
-        let layer = Layer { norm, mixer: Mixer::Gqa(gqa.clone()), ffn: ffn.clone() };
+        let layer = self.layer(Mixer::Gqa(gqa.clone()), ffn.clone())?;
+        self.model(vec![layer; self.positive("block_count")?])
+    }
+
+    /// A layer with a norm before each part.
+    pub(super) fn layer(&self, mixer: Mixer, ffn: Ffn) -> Result<Layer, LoadError> {
+        Ok(Layer { norm: self.norm()?, ffn_norm: "ffn_norm", post_norms: false, mixer, ffn })
+    }
+
+    /// A decoder of these layers.
+    pub(super) fn model(&self, layers: Vec<Layer>) -> Result<ModelDef, LoadError> {
         let vocab = match self.opt_count("vocab_size")? {
             Some(vocab) => vocab,
             None => self.meta.strings("tokenizer.ggml.tokens")?.len(),
@@ -173,9 +220,11 @@ impl<'a> Keys<'a> {
             hidden: self.positive("embedding_length")?,
             vocab,
             context: self.positive("context_length")?,
-            layers: vec![layer; self.positive("block_count")?],
-            norm,
+            layers,
+            norm: self.norm()?,
             head_bias: Bias::None,
+            embedding_scale: 1.0,
+            reserved: Vec::new(),
         })
     }
 

@@ -8,6 +8,7 @@ pub(super) const ARCH: Arch = Arch { names: &["llama"], build };
 
 fn build(keys: &Keys<'_>) -> Result<ModelDef, LoadError> {
     let gqa = keys.gqa(Pairs::Adjacent)?;
+    keys.only("rope.dimension_count", Some(gqa.rope.dims), gqa.head_dim, "equal to key_length")?;
     let rope = Rope { factors: true, ..gqa.rope };
     let gqa = Gqa { rope, qkv_bias: Bias::Optional, out_bias: Bias::Optional, ..gqa };
     let ffn = match keys.opt_count("expert_count")? {

@@ -1,9 +1,12 @@
 //! One file per architecture: metadata in, [`ModelDef`] out.
 
 mod decoder;
+mod deepseek2;
+mod gemma3;
 mod llama;
 mod qwen2;
 mod qwen3;
+mod qwen35;
 mod qwen3moe;
 
 use bloomery_gguf::Metadata;
@@ -18,7 +21,17 @@ struct Arch {
     build: fn(&Keys<'_>) -> Result<ModelDef, LoadError>,
 }
 
-const ARCHITECTURES: &[Arch] = &[llama::ARCH, qwen2::ARCH, qwen3::ARCH, qwen3moe::ARCH];
+const ARCHITECTURES: &[Arch] = &[
+    llama::ARCH,
+    qwen2::ARCH,
+    qwen3::ARCH,
+    qwen3moe::ARCH,
+    qwen35::MOE,
+    qwen35::DENSE,
+    qwen35::CLEF,
+    deepseek2::ARCH,
+    gemma3::ARCH,
+];
 
 /// Names of all architectures this engine runs.
 pub fn supported() -> impl Iterator<Item = &'static str> {

@@ -9,10 +9,10 @@ use bloomery_kernels::cpu::{
 use super::cache::LayerCache;
 use super::rope::rope_spec;
 use super::{Answer, Backend, Batch, Readback};
-use crate::def::{Act, Router};
+use crate::def::{Act, Scores};
 use crate::error::{EngineError, LoadError};
 use crate::plan::Plan;
-use crate::program::{Attention, AttentionId, Buffer, Gain, Op, Program, Projection, Rows};
+use crate::program::{Attention, AttentionId, Buffer, Gain, Op, Program, Projection, Routing, Rows};
 use crate::state::{PAGE, PageId};
 use crate::weights::{MatrixId, VectorId, Weights};
 
@@ -39,7 +39,12 @@ struct Model {
 impl CpuBackend {
     /// Caches of `pages` pages; vectors are read, matrices stay mapped.
     pub(crate) fn new(plan: Plan, pages: usize) -> Result<Self, LoadError> {
-        let Plan { gguf, program, weights, threads, isa, numerics, kv, .. } = plan;
+        let Plan { def, gguf, program, mut weights, threads, isa, numerics, kv, .. } = plan;
+        if let Some(value) = program.ops.iter().find_map(missing) {
+            let key = format!("{} on the CPU", def.architecture);
+            return Err(LoadError::UnsupportedConfig { key, value, supported: "not yet" });
+        }
+        weights.join(&gguf);
         let vectors: Vec<Vec<f32>> =
             weights.vector_ids().map(|id| weights.vector(&gguf, id)).collect::<Result<_, _>>()?;
         let ropes = program
@@ -47,7 +52,7 @@ impl CpuBackend {
             .iter()
             .map(|attention| {
                 let factors = attention.factors.map_or_else(Vec::new, |id| vectors[id.index()].clone());
-                rope_spec(&attention.gqa.rope, factors)
+                rope_spec(&attention.rope, factors)
             })
             .collect();
         let caches = program
@@ -181,7 +186,7 @@ impl<'a> Step<'a> {
 
     fn run(&mut self, op: &Op) -> Result<(), KernelError> {
         match op {
-            Op::Embed { table, out } => {
+            Op::Embed { table, out, .. } => {
                 let mut rows = self.take(*out);
                 self.cpu.embed(self.matrix(*table)?, self.batch.tokens, &mut rows)?;
                 self.put(*out, rows);
@@ -198,17 +203,16 @@ impl<'a> Step<'a> {
                 self.put(*to, rows);
                 Ok(())
             }
-            Op::Route { x, norm, normed, router, spec, used } => {
+            Op::Route { x, norm, normed, router, used } => {
                 let mut rows = self.take(*normed);
                 let norm = self.model.norm(*norm);
                 self.cpu.rms_norm(&self.buffers[x.index], self.rows(x), norm, &mut rows)?;
-                let Router::SoftmaxTopK { renormalize, scale } = *spec;
                 let mut spec = RouterSpec::softmax(*used);
-                (spec.renormalize, spec.scale) = (renormalize, scale);
+                (spec.renormalize, spec.scale) = (router.spec.renormalize, router.spec.scale);
                 self.cpu.route(
                     &rows,
                     self.rows(x),
-                    self.matrix(*router)?,
+                    self.matrix(router.weight)?,
                     &spec,
                     self.routes,
                     self.scratch,
@@ -250,6 +254,11 @@ impl<'a> Step<'a> {
                 self.put(*out, rows);
                 Ok(())
             }
+            op => Err(KernelError::Shape {
+                what: "op",
+                value: 0,
+                rule: missing(op).map_or("known", |_| "one that is here"),
+            }),
         }
     }
 
@@ -305,8 +314,9 @@ impl<'a> Step<'a> {
 
     fn attend(&mut self, q: Buffer, id: AttentionId, out: Buffer) -> Result<(), KernelError> {
         let mut rows = self.take(out);
-        let gqa = &self.model.attention(id).gqa;
-        let spec = AttentionSpec::new(gqa.heads, 1.0 / (gqa.head_dim as f32).sqrt());
+        let Attention { heads, scale, window, .. } = *self.model.attention(id);
+        let mut spec = AttentionSpec::new(heads, scale);
+        spec.window = window.map(|window| u32::try_from(window).unwrap_or(u32::MAX));
         let cache = self.caches[id.0].read()?;
         let queries = &self.buffers[q.index];
         self.cpu.attention(queries, &spec, &cache, &self.views, &mut rows, self.attention_scratch)?;
@@ -332,5 +342,27 @@ impl Model {
 fn activation(act: Act) -> Activation {
     match act {
         Act::Silu => Activation::Silu,
+        // Refused when the model is loaded.
+        Act::GeluTanh => Activation::Silu,
     }
+}
+
+/// What there is no kernel for.
+fn missing(op: &Op) -> Option<String> {
+    let what = match op {
+        Op::Gate { .. } => "a gate of attention",
+        Op::Absorb { .. } | Op::LatentAppend { .. } | Op::PerHead { .. } => "latent attention",
+        Op::Delta { .. } => "a delta net",
+        Op::AddNorm { .. } => "a norm after a part",
+        Op::Gated { gated, .. } if gated.share.is_some() => "a gated shared expert",
+        Op::Gated { gated, .. } if gated.act == Act::GeluTanh || !gated.accumulate => "GELU",
+        Op::Embed { scale, .. } if *scale != 1.0 => "a scaled embedding",
+        Op::Route { router: Routing { bias, spec, .. }, .. }
+            if bias.is_some() || spec.groups.is_some() || spec.scores != Scores::Softmax =>
+        {
+            "sigmoid scores, a bias of the choice, or groups of experts"
+        }
+        _ => return None,
+    };
+    Some(what.to_owned())
 }

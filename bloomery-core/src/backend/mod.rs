@@ -12,7 +12,7 @@ pub(crate) use cuda::CudaBackend;
 
 use crate::error::EngineError;
 use crate::residency::Traffic;
-use crate::state::PageId;
+use crate::state::{PageId, StateId};
 
 /// One step: T rows over S sequences. Decode, batched decode, chunks of prompts and draft checks all look like this.
 #[derive(Debug)]
@@ -25,6 +25,13 @@ pub(crate) struct Batch<'a> {
     pub(crate) sequences: &'a [usize],
     /// Pages of every sequence, with room for all its rows.
     pub(crate) pages: &'a [&'a [PageId]],
+    /// Recurrent state of every sequence before its first row, zeros where there is none; empty for models without recurrent layers.
+    #[expect(dead_code, reason = "recurrent layers come next")]
+    pub(crate) states: &'a [Option<StateId>],
+    /// Rows after which the state of their sequence is kept, ascending, and where: the last row of every sequence is among them. A
+    /// state that is read may be written by its sequence's last row.
+    #[expect(dead_code, reason = "recurrent layers come next")]
+    pub(crate) saves: &'a [(usize, StateId)],
     /// Rows that something is wanted of, ascending.
     pub(crate) outputs: &'a [usize],
     /// What is wanted of them.

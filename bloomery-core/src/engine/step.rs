@@ -273,6 +273,8 @@ impl Engine {
             positions: &positions,
             sequences: &sequences,
             pages: &pages,
+            states: &[],
+            saves: &[],
             outputs: &outputs,
             want,
             trace: trace.as_mut(),

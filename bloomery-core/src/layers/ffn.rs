@@ -3,7 +3,7 @@
 use super::{Builder, Scope};
 use crate::def::{Dense, Moe};
 use crate::error::LoadError;
-use crate::program::{Buffer, ExpertStacks, Gain, Gated, Op};
+use crate::program::{Buffer, ExpertStacks, Gain, Gated, Op, Routing};
 use crate::weights::StackId;
 
 /// `x += network(norm(x))`.
@@ -14,11 +14,12 @@ pub(super) fn dense(
     norm: Gain,
     x: Buffer,
 ) -> Result<(), LoadError> {
-    let gated = gated(builder, scope, dense, "")?;
+    let (out, accumulate) = builder.branch(scope, x);
+    let gated = Gated { accumulate, ..gated(builder, scope, dense, "")? };
     let normed = builder.buffer("normed", scope.hidden, x.rows);
     builder.push(Op::Norm { x, norm, out: normed });
-    builder.push(Op::Gated { normed, gated, out: x });
-    Ok(())
+    builder.push(Op::Gated { normed, gated, out });
+    builder.rejoin(scope, "post_ffw_norm.weight", out, x)
 }
 
 /// `x += experts(norm(x))`, plus the shared network where there is one.
@@ -30,8 +31,10 @@ pub(super) fn routed(
     x: Buffer,
 ) -> Result<(), LoadError> {
     let normed = builder.buffer("normed", scope.hidden, x.rows);
-    let router = builder.bind.matrix(&scope.tensor("ffn_gate_inp.weight"), moe.experts, scope.hidden)?;
-    builder.push(Op::Route { x, norm, normed, router, spec: moe.router, used: moe.used });
+    let weight = builder.bind.matrix(&scope.tensor("ffn_gate_inp.weight"), moe.experts, scope.hidden)?;
+    let bias = builder.bind.bias(moe.router.bias, &scope.tensor("exp_probs_b.bias"), moe.experts)?;
+    let router = Routing { weight, bias, spec: moe.router };
+    builder.push(Op::Route { x, norm, normed, router, used: moe.used });
     let (gate, up) = gate_and_up(builder, scope, moe)?;
     let down_name = scope.tensor("ffn_down_exps.weight");
     let down =
@@ -39,7 +42,11 @@ pub(super) fn routed(
     let experts = ExpertStacks { gate, up, down, act: moe.act };
     builder.push(Op::Experts { normed, experts, out: x });
     if let Some(shared) = &moe.shared {
-        let gated = gated(builder, scope, shared, "_shexp")?;
+        let share = match shared.gate {
+            true => Some(builder.bind.vector(&scope.tensor("ffn_gate_inp_shexp.weight"), scope.hidden)?),
+            false => None,
+        };
+        let gated = Gated { share, ..gated(builder, scope, &shared.network, "_shexp")? };
         builder.push(Op::Gated { normed, gated, out: x });
     }
     Ok(())
@@ -54,6 +61,8 @@ fn gated(builder: &mut Builder<'_>, scope: &Scope, dense: &Dense, suffix: &str) 
         up: matrix("ffn_up", dense.width, scope.hidden)?,
         down: matrix("ffn_down", scope.hidden, dense.width)?,
         act: dense.act,
+        share: None,
+        accumulate: true,
     })
 }
 

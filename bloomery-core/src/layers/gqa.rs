@@ -4,6 +4,7 @@ use super::{Builder, Scope};
 use crate::def::Gqa;
 use crate::error::LoadError;
 use crate::program::{Attention, Buffer, Gain, Op, Projection, Rows};
+use crate::weights::MatrixId;
 
 /// Emits the mixer and returns the residual to go on with.
 pub(super) fn emit(
@@ -15,9 +16,10 @@ pub(super) fn emit(
 ) -> Result<Buffer, LoadError> {
     let (q_len, kv_len) = (gqa.heads * gqa.head_dim, gqa.kv_heads * gqa.head_dim);
     let q = builder.buffer("q", q_len, Rows::All);
+    let gate = gqa.gate.then(|| builder.buffer("gate", q_len, Rows::All));
     let k = builder.buffer("k", kv_len, Rows::All);
     let v = builder.buffer("v", kv_len, Rows::All);
-    let parts = projections(builder, scope, gqa, [q, k, v])?;
+    let parts = projections(builder, scope, gqa, (q, gate, [k, v]))?;
     builder.push(Op::Project { x, norm: Some(norm), parts });
 
     let factors = match gqa.rope.factors && builder.bind.has("rope_freqs.weight") {
@@ -31,42 +33,59 @@ pub(super) fn emit(
         ),
         None => (None, None),
     };
-    let attention = builder.attention(Attention { gqa: gqa.clone(), q_norm, k_norm, factors });
+    let attention = builder.attention(Attention {
+        heads: gqa.heads,
+        kv_heads: gqa.kv_heads,
+        key_dim: gqa.head_dim,
+        value_dim: gqa.head_dim,
+        scale: gqa.scale,
+        window: gqa.window,
+        rope: gqa.rope.clone(),
+        rope_first: 0,
+        q_norm,
+        k_norm,
+        factors,
+    });
     builder.push(Op::RopeAppend { q, k, v, attention });
-    let mut out = builder.buffer("attention", q_len, Rows::All);
+    let out = builder.buffer("attention", q_len, Rows::All);
     builder.push(Op::Attend { q, attention, out });
-
-    let mut x = x;
-    if scope.last {
-        out = builder.take(out, "attention");
-        x = builder.take(x, "x");
+    if let Some(gate) = gate {
+        builder.push(Op::Gate { x: out, gate });
     }
     let weight = builder.bind.matrix(&scope.tensor("attn_output.weight"), scope.hidden, q_len)?;
     let bias = builder.bind.bias(gqa.out_bias, &scope.tensor("attn_output.bias"), scope.hidden)?;
-    let part = Projection { weight, bias, out: x, accumulate: true };
-    builder.push(Op::Project { x: out, norm: None, parts: vec![part] });
-    Ok(x)
+    builder.mixed(scope, (out, "attention"), (weight, bias), x)
 }
 
-/// Three matrices, or one whose rows are q, then k, then v.
+/// Three matrices, or one whose rows are q, then k, then v. The rows of a head's gate follow those of its query.
 fn projections(
     builder: &mut Builder<'_>,
     scope: &Scope,
     gqa: &Gqa,
-    outs: [Buffer; 3],
+    (q, gate, kv): (Buffer, Option<Buffer>, [Buffer; 2]),
 ) -> Result<Vec<Projection>, LoadError> {
     let merged = scope.tensor("attn_qkv.weight");
-    let all: usize = outs.iter().map(|out| out.cols).sum();
+    let is_merged = builder.bind.has(&merged);
+    let q_rows = q.cols * if gate.is_some() { 2 } else { 1 };
+    let all = q_rows + kv[0].cols + kv[1].cols;
     let mut first = 0;
-    let mut parts = Vec::with_capacity(3);
-    for (out, name) in outs.into_iter().zip(["attn_q", "attn_k", "attn_v"]) {
-        let weight = match builder.bind.has(&merged) {
-            true => builder.bind.matrix_rows(&merged, all, scope.hidden, first, out.cols)?,
-            false => builder.bind.matrix(&scope.tensor(&format!("{name}.weight")), out.cols, scope.hidden)?,
-        };
-        first += out.cols;
+    let mut parts = Vec::with_capacity(4);
+    for (out, name) in [(q, "attn_q"), (kv[0], "attn_k"), (kv[1], "attn_v")] {
+        let separate = scope.tensor(&format!("{name}.weight"));
+        let own = if name == "attn_q" { q_rows } else { out.cols };
+        let (tensor, rows, base) = if is_merged { (&merged, all, first) } else { (&separate, own, 0) };
+        first += own;
         let bias = builder.bind.bias(gqa.qkv_bias, &scope.tensor(&format!("{name}.bias")), out.cols)?;
-        parts.push(Projection { weight, bias, out, accumulate: false });
+        let mut push =
+            |weight: MatrixId, out| parts.push(Projection { weight, bias, out, accumulate: false });
+        match gate.filter(|_| name == "attn_q") {
+            None => push(builder.bind.matrix_rows(tensor, rows, scope.hidden, base, out.cols)?, out),
+            Some(gate) => {
+                let (shape, heads) = ((rows, scope.hidden), (gqa.heads, gqa.head_dim));
+                push(builder.bind.matrix_halves(tensor, shape, base, heads, false)?, out);
+                push(builder.bind.matrix_halves(tensor, shape, base, heads, true)?, gate);
+            }
+        }
     }
     Ok(parts)
 }

@@ -1,7 +1,9 @@
 //! Definitions into programs: one file per kind of layer.
 
+mod delta;
 mod ffn;
 mod gqa;
+mod mla;
 
 use std::collections::HashMap;
 
@@ -9,22 +11,28 @@ use bloomery_gguf::Gguf;
 
 use crate::def::{Ffn, Mixer, ModelDef, Norm};
 use crate::error::LoadError;
-use crate::program::{Attention, AttentionId, Buffer, Gain, Hidden, Op, Program, Projection, Rows};
-use crate::weights::{Binder, Weights};
+use crate::program::{
+    Attention, AttentionId, Buffer, Delta, DeltaId, Gain, Hidden, Op, Program, Projection, Rows,
+};
+use crate::weights::{Binder, MatrixId, VectorId, Weights};
 
 /// Turns a definition into a program over the file's tensors.
 pub(crate) fn compile(def: &ModelDef, gguf: &Gguf) -> Result<(Program, Weights), LoadError> {
     let mut builder = Builder::new(gguf);
     let table = builder.bind.matrix("token_embd.weight", def.vocab, def.hidden)?;
     let mut x = builder.buffer("x", def.hidden, Rows::All);
-    builder.push(Op::Embed { table, out: x });
+    builder.push(Op::Embed { table, scale: def.embedding_scale, out: x });
     for (index, layer) in def.layers.iter().enumerate() {
-        let scope = Scope { index, hidden: def.hidden, last: index + 1 == def.layers.len() };
+        let post_norm = layer.post_norms.then_some(layer.norm);
+        let scope = Scope { index, hidden: def.hidden, last: index + 1 == def.layers.len(), post_norm };
         let norm = builder.gain(&scope.tensor("attn_norm.weight"), layer.norm, def.hidden)?;
         x = match &layer.mixer {
             Mixer::Gqa(gqa) => gqa::emit(&mut builder, &scope, gqa, norm, x)?,
+            Mixer::Mla(mla) => mla::emit(&mut builder, &scope, mla, norm, x)?,
+            Mixer::Delta(net) => delta::emit(&mut builder, &scope, net, norm, x)?,
         };
-        let norm = builder.gain(&scope.tensor("ffn_norm.weight"), layer.norm, def.hidden)?;
+        let name = format!("{}.weight", layer.ffn_norm);
+        let norm = builder.gain(&scope.tensor(&name), layer.norm, def.hidden)?;
         match &layer.ffn {
             Ffn::Dense(dense) => ffn::dense(&mut builder, &scope, dense, norm, x)?,
             Ffn::Moe(moe) => ffn::routed(&mut builder, &scope, moe, norm, x)?,
@@ -42,7 +50,7 @@ pub(crate) fn compile(def: &ModelDef, gguf: &Gguf) -> Result<(Program, Weights),
     builder.push(Op::Project { x, norm: Some(norm), parts: vec![head] });
     let hidden = builder.buffer("hidden", def.hidden, Rows::Outputs);
     let states = Hidden { op: Op::Norm { x, norm, out: hidden }, buffer: hidden };
-    builder.finish(&def.architecture, logits, states)
+    builder.finish(def, logits, states)
 }
 
 /// Where in the model a layer is.
@@ -50,6 +58,8 @@ struct Scope {
     index: usize,
     hidden: usize,
     last: bool,
+    /// Of what the mixer and the feed-forward part return.
+    post_norm: Option<Norm>,
 }
 
 impl Scope {
@@ -65,6 +75,7 @@ struct Builder<'g> {
     buffers: Vec<Buffer>,
     names: HashMap<(&'static str, usize, Rows), Buffer>,
     attentions: Vec<Attention>,
+    deltas: Vec<Delta>,
 }
 
 impl<'g> Builder<'g> {
@@ -75,6 +86,7 @@ impl<'g> Builder<'g> {
             buffers: Vec::new(),
             names: HashMap::new(),
             attentions: Vec::new(),
+            deltas: Vec::new(),
         }
     }
 
@@ -101,6 +113,47 @@ impl<'g> Builder<'g> {
         AttentionId(self.attentions.len() - 1)
     }
 
+    fn delta(&mut self, delta: Delta) -> DeltaId {
+        self.deltas.push(delta);
+        DeltaId(self.deltas.len() - 1)
+    }
+
+    /// The end of a mixer: `x += W out`, in the last layer for the rows whose logits are wanted. Returns the residual to go on with.
+    fn mixed(
+        &mut self,
+        scope: &Scope,
+        (mut out, name): (Buffer, &'static str),
+        (weight, bias): (MatrixId, Option<VectorId>),
+        mut x: Buffer,
+    ) -> Result<Buffer, LoadError> {
+        if scope.last {
+            out = self.take(out, name);
+            x = self.take(x, "x");
+        }
+        let (to, accumulate) = self.branch(scope, x);
+        let part = Projection { weight, bias, out: to, accumulate };
+        self.push(Op::Project { x: out, norm: None, parts: vec![part] });
+        self.rejoin(scope, "post_attention_norm.weight", to, x)?;
+        Ok(x)
+    }
+
+    /// Where a part of a layer writes to, and whether it adds: the residual itself, unless there is a norm between.
+    fn branch(&mut self, scope: &Scope, x: Buffer) -> (Buffer, bool) {
+        match scope.post_norm {
+            Some(_) => (self.buffer("branch", x.cols, x.rows), false),
+            None => (x, true),
+        }
+    }
+
+    /// Adds what [`branch`](Self::branch) gave to the residual, where it is not there yet.
+    fn rejoin(&mut self, scope: &Scope, name: &str, branch: Buffer, x: Buffer) -> Result<(), LoadError> {
+        if let Some(norm) = scope.post_norm {
+            let norm = self.gain(&scope.tensor(name), norm, scope.hidden)?;
+            self.push(Op::AddNorm { x: branch, norm, out: x });
+        }
+        Ok(())
+    }
+
     /// From here on only the rows whose logits are wanted.
     fn take(&mut self, from: Buffer, name: &'static str) -> Buffer {
         let to = self.buffer(name, from.cols, Rows::Outputs);
@@ -108,15 +161,9 @@ impl<'g> Builder<'g> {
         to
     }
 
-    fn finish(
-        self,
-        architecture: &str,
-        logits: Buffer,
-        hidden: Hidden,
-    ) -> Result<(Program, Weights), LoadError> {
-        let weights = self.bind.finish(architecture)?;
-        let program =
-            Program { ops: self.ops, buffers: self.buffers, attentions: self.attentions, logits, hidden };
-        Ok((program, weights))
+    fn finish(self, def: &ModelDef, logits: Buffer, hidden: Hidden) -> Result<(Program, Weights), LoadError> {
+        let weights = self.bind.finish(&def.architecture, &def.reserved)?;
+        let Self { ops, buffers, attentions, deltas, .. } = self;
+        Ok((Program { ops, buffers, attentions, deltas, logits, hidden }, weights))
     }
 }

@@ -7,3 +7,6 @@ mod snapshot;
 pub(crate) use pages::{PAGE, PageId, PagePool};
 pub(crate) use sequence::SequenceState;
 pub use snapshot::Snapshot;
+
+/// A recurrent state, the same in all layers that have one.
+pub(crate) type StateId = u32;

@@ -21,7 +21,7 @@ pub(super) fn ropes(
     let mut ropes = Vec::with_capacity(program.attentions.len());
     for attention in &program.attentions {
         let factors = attention.factors.map(|id| weights.vector(gguf, id)).transpose()?;
-        let spec = rope_spec(&attention.gqa.rope, factors.unwrap_or_default());
+        let spec = rope_spec(&attention.rope, factors.unwrap_or_default());
         let rope = match known.iter().find(|(other, _)| *other == spec) {
             Some((_, rope)) => rope.clone(),
             None => {

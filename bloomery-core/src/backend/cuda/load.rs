@@ -37,7 +37,7 @@ pub(super) fn uses(program: &Program, matrices: usize) -> Vec<Use> {
             Op::Project { parts, .. } => {
                 parts.iter().for_each(|part| uses[part.weight.index()].product = true);
             }
-            Op::Route { router, .. } => uses[router.index()].product = true,
+            Op::Route { router, .. } => uses[router.weight.index()].product = true,
             Op::Gated { gated, .. } => {
                 [gated.gate, gated.up, gated.down].iter().for_each(|id| uses[id.index()].product = true);
             }
@@ -45,6 +45,12 @@ pub(super) fn uses(program: &Program, matrices: usize) -> Vec<Use> {
             | Op::Attend { .. }
             | Op::Take { .. }
             | Op::Norm { .. }
+            | Op::AddNorm { .. }
+            | Op::Gate { .. }
+            | Op::Absorb { .. }
+            | Op::LatentAppend { .. }
+            | Op::PerHead { .. }
+            | Op::Delta { .. }
             | Op::Experts { .. } => {}
         }
     }

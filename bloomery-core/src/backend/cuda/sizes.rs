@@ -72,7 +72,8 @@ impl Sizes {
                 }
                 Op::Route { used, router, .. } => {
                     sizes.used = sizes.used.max(*used);
-                    sizes.route = sizes.route.max(route::scratch_len(rows, weights.matrix_rows(*router)));
+                    sizes.route =
+                        sizes.route.max(route::scratch_len(rows, weights.matrix_rows(router.weight)));
                     continue;
                 }
                 Op::Experts { experts, .. } => {

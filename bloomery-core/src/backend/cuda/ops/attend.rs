@@ -11,13 +11,15 @@ const MOST_GROUP: usize = 64;
 
 /// The cache of a layer.
 pub(in crate::backend::cuda) fn shape(attention: &Attention, kv: KvType) -> Result<KvCache, CudaError> {
-    let gqa = &attention.gqa;
-    KvCache::new(gqa.kv_heads, gqa.head_dim, gqa.head_dim, kv)
+    KvCache::new(attention.kv_heads, attention.key_dim, attention.value_dim, kv)
 }
 
 /// Why there is no kernel for a layer, if there is none.
 pub(in crate::backend::cuda) fn unsupported(attention: &Attention, kv: KvType) -> Option<String> {
-    let group = attention.gqa.heads / attention.gqa.kv_heads;
+    if attention.window.is_some() || attention.rope_first != 0 || attention.rope.dims != attention.key_dim {
+        return Some("attention with a window, or a rotary embedding of a part of a head".to_owned());
+    }
+    let group = attention.heads / attention.kv_heads;
     let too_many = group > MOST_GROUP;
     let why = || format!("{group} query heads of a KV head are more than {MOST_GROUP}");
     shape(attention, kv).err().map(|error| error.to_string()).or_else(|| too_many.then(why))
@@ -29,7 +31,7 @@ pub(in crate::backend::cuda) fn scratch_len(
     kv: KvType,
     rows: usize,
 ) -> (usize, usize) {
-    let heads = attention.gqa.heads;
+    let heads = attention.heads;
     shape(attention, kv).map_or((0, 0), |shape| {
         (AttendScratch::floats(&shape, heads, rows), AttendScratch::tickets(&shape, heads, rows))
     })
@@ -57,15 +59,15 @@ pub(in crate::backend::cuda) fn launches(
     id: AttentionId,
     out: Buffer,
 ) -> Result<Vec<Launch>, CudaError> {
-    let gqa = &frame.model.attention(id).gqa;
+    let attention = frame.model.attention(id);
     let memory = frame.memory;
     let attend = Attend {
         q: frame.span(q)?,
         cache: cache(frame, id)?,
         out: frame.span(out)?,
         rows: frame.rows,
-        heads: gqa.heads,
-        scale: 1.0 / (gqa.head_dim as f32).sqrt(),
+        heads: attention.heads,
+        scale: attention.scale,
         scratch: AttendScratch { partials: memory.partials.span(), tickets: memory.tickets.span() },
         tiles: frame.inputs.tiles(id)?,
     };

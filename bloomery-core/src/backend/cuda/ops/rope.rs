@@ -17,7 +17,7 @@ pub(in crate::backend::cuda) fn launches(
         k: frame.span(k)?,
         v: frame.span(v)?,
         rows: frame.rows,
-        heads: attention.gqa.heads,
+        heads: attention.heads,
         q_norm: attention.q_norm.map(|norm| frame.model.norm(norm)),
         k_norm: attention.k_norm.map(|norm| frame.model.norm(norm)),
         rope: Some(frame.model.rope(id).clone()),

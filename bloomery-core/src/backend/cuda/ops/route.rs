@@ -6,15 +6,23 @@ use bloomery_kernels::cuda::{CudaError, Launch, Route};
 
 use crate::backend::cuda::frame::Frame;
 use crate::backend::cuda::support::without;
-use crate::def::Router;
-use crate::program::{Buffer, Gain};
-use crate::weights::{MatrixId, Packed};
+use crate::def::Scores;
+use crate::program::{Buffer, Gain, Routing};
+use crate::weights::Packed;
 
 /// Experts of a layer, and of a row, that the kernels choose from and choose.
 const MOST: (usize, usize) = (512, 16);
 
 /// Why there is no kernel for a router, if there is none.
-pub(in crate::backend::cuda) fn unsupported(router: &Packed<'_>, used: usize) -> Option<String> {
+pub(in crate::backend::cuda) fn unsupported(
+    routing: &Routing,
+    matrices: &[Packed<'_>],
+    used: usize,
+) -> Option<String> {
+    if routing.bias.is_some() || routing.spec.groups.is_some() || routing.spec.scores != Scores::Softmax {
+        return Some("sigmoid scores, a bias of the choice, or groups of experts".to_owned());
+    }
+    let router = &matrices[routing.weight.index()];
     if !matches!(router.format, Format::F32 | Format::F16 | Format::BF16) || !router.cols.is_multiple_of(4) {
         return Some(without(router, "router"));
     }
@@ -31,19 +39,17 @@ pub(in crate::backend::cuda) fn launches(
     frame: &Frame<'_>,
     [x, normed]: [Buffer; 2],
     norm: Gain,
-    router: MatrixId,
-    spec: Router,
+    router: Routing,
     used: usize,
 ) -> Result<Vec<Launch>, CudaError> {
-    let Router::SoftmaxTopK { renormalize, scale } = spec;
     let mut spec = RouterSpec::softmax(used);
-    (spec.renormalize, spec.scale) = (renormalize, scale);
+    (spec.renormalize, spec.scale) = (router.spec.renormalize, router.spec.scale);
     let rows = frame.rows_of(x.rows);
     let route = Route {
         x: frame.span(x)?,
         norm: frame.model.norm(norm),
         normed: frame.span(normed)?,
-        router: frame.model.matrix(router).clone(),
+        router: frame.model.matrix(router.weight).clone(),
         spec,
         experts: frame.memory.experts.slice(0..rows * used)?,
         weights: frame.memory.expert_weights.slice(0..rows * used)?,
