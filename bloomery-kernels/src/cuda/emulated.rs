@@ -101,6 +101,7 @@ pub(super) fn run(info: &DeviceInfo, launch: &Launch) {
         "project_float_4": project::project::<class::Float, 4>,
         "project_float_8": project::project::<class::Float, 8>,
         "rope_append": rope::rope_append,
+        "norm_add": norm::norm_add,
         "norm_quantize_wide": norm::norm_quantize::<256>,
         "norm_quantize_narrow": norm::norm_quantize::<32>,
         "route_1": route::route::<1>,

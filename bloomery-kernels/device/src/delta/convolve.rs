@@ -1,12 +1,12 @@
 //! Convolution, norms of q and k, gates.
 
 use super::super::abi::delta::{CONVOLVE_ROWS, DeltaArgs};
-use super::super::math::silu;
+use super::super::math::{sigmoid, silu};
 use super::super::simt::{
     await_predecessors, block, divide, fma, lane, ld_global_f32, ld_global_f32x4, ld_global_u32,
     release_successor, shfl_xor_f32, sqrt, st_global_f32x4, warp, warps,
 };
-use super::gates::{decay, sigmoid};
+use super::gates::decay;
 use super::ring::{ROWS, quad, window};
 use super::sequences::{Sequence, sequence, sequence_of};
 

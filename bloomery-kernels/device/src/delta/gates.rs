@@ -3,12 +3,6 @@
 use super::super::math::exp;
 use super::super::simt::fma;
 
-/// `1 / (1 + e^-x)`.
-#[inline(always)]
-pub(super) fn sigmoid(x: f32) -> f32 {
-    1.0 / (1.0 + exp(0.0 - x))
-}
-
 /// 1/3, 1/5, ... 1/15.
 const SERIES: [f32; 7] =
     [0.333_333_34, 0.2, 0.142_857_15, 0.111_111_11, 0.090_909_09, 0.076_923_08, 0.066_666_67];
