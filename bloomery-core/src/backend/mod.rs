@@ -26,11 +26,9 @@ pub(crate) struct Batch<'a> {
     /// Pages of every sequence, with room for all its rows.
     pub(crate) pages: &'a [&'a [PageId]],
     /// Recurrent state of every sequence before its first row, zeros where there is none; empty for models without recurrent layers.
-    #[expect(dead_code, reason = "recurrent layers come next")]
     pub(crate) states: &'a [Option<StateId>],
     /// Rows after which the state of their sequence is kept, ascending, and where: the last row of every sequence is among them. A
     /// state that is read may be written by its sequence's last row.
-    #[expect(dead_code, reason = "recurrent layers come next")]
     pub(crate) saves: &'a [(usize, StateId)],
     /// Rows that something is wanted of, ascending.
     pub(crate) outputs: &'a [usize],
@@ -121,6 +119,21 @@ pub(crate) trait Backend: Send {
 
     /// Bytes of one page over all caches.
     fn page_bytes(&self) -> usize;
+
+    /// Bytes of one recurrent state over all layers; 0 where the model has none.
+    fn state_bytes(&self) -> usize {
+        0
+    }
+
+    /// Appends a state to `out`.
+    fn read_state(&mut self, state: StateId, out: &mut Vec<u8>) {
+        let _ = (state, out);
+    }
+
+    /// Writes what [`read_state`](Self::read_state) gave. `bytes` has [`state_bytes`](Self::state_bytes).
+    fn write_state(&mut self, state: StateId, bytes: &[u8]) {
+        let _ = (state, bytes);
+    }
 
     /// Most pages that [`rebalance`](Self::rebalance) can give; none, if there is nothing to take memory from.
     fn most_pages(&self) -> Option<usize> {

@@ -7,6 +7,7 @@ use super::inputs::Inputs;
 use super::memory::Memory;
 use super::model::Model;
 use super::pages::Caches;
+use super::states::States;
 use super::sizes::count;
 use crate::program::{Buffer, Rows};
 
@@ -18,6 +19,7 @@ pub(super) struct Frame<'a> {
     pub(super) memory: &'a Memory,
     pub(super) inputs: &'a Inputs,
     pub(super) caches: &'a Caches,
+    pub(super) states: &'a States,
     /// Where the experts are, if they are not all on the card.
     pub(super) hosted: Option<(&'a Slots, Way<'a>)>,
     pub(super) rows: usize,
