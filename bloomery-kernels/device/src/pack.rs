@@ -1,7 +1,7 @@
 //! Weights from the file's order into [tiles](super::abi::tiles).
 
-use super::abi::formats::{IQ4_XS, Q3_K, Q4_K, Q5_K, Q6_K};
-use super::abi::tiles::{CHUNK, PackArgs, TILE_COLS, TILE_ROWS, chunks, tile_bytes};
+use super::abi::formats::{IQ4_XS, Q3_K, Q4_0, Q4_K, Q5_0, Q5_K, Q6_K};
+use super::abi::tiles::{CHUNK, PackArgs, TILE_COLS, TILE_ROWS, chunks, kept, part_bytes, tile_bytes};
 use super::simt::{
     await_predecessors, block, blocks, divide, ld_global_u8, release_successor, st_global_u32, thread,
     threads,
@@ -63,6 +63,33 @@ fn unzip(word: u32) -> u32 {
     halves(word & 0x0f0f_0f0f) | halves(word >> 4 & 0x0f0f_0f0f) << 16
 }
 
+/// The values that the nibbles of IQ4_NL stand for: -127, -104, -83, -65, -49, -35, -22, -10, and 1, 13, 25, 38, 53, 69, 89, 113.
+const NONLINEAR: [u64; 2] = [0xf6ea_ddcf_bfad_9881, 0x7159_4535_2619_0d01];
+
+/// Four values of block `c` of a row, from value `first` on, in units of the block's scale.
+#[inline(always)]
+unsafe fn units(format: u32, row: Row, c: u32, first: u32) -> u32 {
+    let block = part_bytes(format) / 8 * c;
+    let fifth = if format == Q5_0 { row.bytes(block + 2, 4) >> first } else { 0 };
+    let nibbles = row.bytes(block + part_bytes(format) / 8 - 16 + first % 16, 4) >> (first / 16 * 4);
+    let mut word = 0;
+    let mut i = 0;
+    while i < 4 {
+        let nibble = nibbles >> (8 * i) & 0xf;
+        let unit = match format {
+            Q4_0 => nibble.wrapping_sub(8),
+            Q5_0 => (nibble | (fifth >> i & 1) << 4).wrapping_sub(16),
+            _ => {
+                let half = if nibble < 8 { NONLINEAR[0] } else { NONLINEAR[1] };
+                (half >> (8 * (nibble & 7))) as u32
+            }
+        };
+        word |= (unit & 0xff) << (8 * i);
+        i += 1;
+    }
+    word
+}
+
 /// Word `i` of a tile; `row` gives its rows.
 #[inline(always)]
 unsafe fn word(format: u32, i: u32, row: impl Fn(u32) -> Row) -> u32 {
@@ -70,6 +97,9 @@ unsafe fn word(format: u32, i: u32, row: impl Fn(u32) -> Row) -> u32 {
     if i < heads {
         let (c, lane, w) = (i / 128, i % 128 / 4, i % 4);
         let (row, t) = (row(lane / 4 + 8 * (w / 2)), lane % 4);
+        if kept(format) != format {
+            return units(format, row, c, 16 * (w % 2) + 4 * t);
+        }
         if format == IQ4_XS {
             return unzip(row.bytes(8 + 32 * c + 16 * (w % 2) + 4 * t, 4));
         }
@@ -83,10 +113,11 @@ unsafe fn word(format: u32, i: u32, row: impl Fn(u32) -> Row) -> u32 {
         Q6_K => row(2 * i - 128).bytes(208, 2) | row(2 * i - 127).bytes(208, 2) << 16,
         Q3_K if i < 48 => row(i / 3).bytes(96 + 4 * (i % 3), 4),
         Q3_K => row(2 * i - 96).bytes(108, 2) | row(2 * i - 95).bytes(108, 2) << 16,
-        // Q8_0: those of two blocks.
+        // As Q8_0: those of two blocks.
         _ => {
             let (row, k) = (row(i / 4), i % 4);
-            row.bytes(68 * k, 2) | row.bytes(68 * k + 34, 2) << 16
+            let block = part_bytes(format) / 8;
+            row.bytes(2 * block * k, 2) | row.bytes(2 * block * k + block, 2) << 16
         }
     }
 }
@@ -104,7 +135,7 @@ pub(crate) unsafe fn pack(args: PackArgs) {
     let words = tile_bytes(format) / 4;
     let (down, across) = (rows.div_ceil(TILE_ROWS), cols.div_ceil(TILE_COLS));
     // Of a row: bytes in a tile, and all.
-    let part = tile_bytes(format) / TILE_ROWS;
+    let part = part_bytes(format);
     let row_bytes = (u64::from(cols) * u64::from(part) / 256) as u32;
     let tiles = count * down * across;
     let mut tile = block();

@@ -9,6 +9,7 @@
 //! The lanes of a row take units in turn, so the order of a row's float sums depends on its length only.
 
 use super::formats::{BF16, F16, F32, IQ4_XS, Q3_K, Q4_K, Q5_K, Q6_K, Q8_0};
+use super::tiles::kept;
 
 /// What products of a format multiply with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +60,7 @@ impl Class {
 /// The class of a format that products exist for.
 #[must_use]
 pub const fn class(format: u32) -> Option<Class> {
-    match format {
+    match kept(format) {
         Q3_K | Q4_K | Q5_K | Q6_K | IQ4_XS => Some(Class::Wide),
         Q8_0 => Some(Class::Narrow),
         F32 | F16 | BF16 => Some(Class::Float),

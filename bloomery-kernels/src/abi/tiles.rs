@@ -16,8 +16,10 @@
 //!          16 places on in its high half
 //! Q8_0     8: the 32 values of a block                     d, 2 bytes for each of 8 blocks of a row
 //! ```
+//!
+//! Blocks of 32 values whose values are whole multiples of one scale lie there as [`Q8_0`], which has every such value exactly.
 
-use super::formats::{IQ4_XS, Q3_K, Q4_K, Q5_K, Q6_K, Q8_0};
+use super::formats::{IQ4_NL, IQ4_XS, Q3_K, Q4_0, Q4_K, Q5_0, Q5_K, Q6_K, Q8_0};
 
 /// Rows of a tile.
 pub const TILE_ROWS: u32 = 16;
@@ -26,10 +28,29 @@ pub const TILE_COLS: u32 = 256;
 /// Bytes of a chunk.
 pub const CHUNK: u32 = 512;
 
-/// Bytes of a tile: as many as its blocks have in the file. 0: the format has no tiles.
+/// The format that a matrix of `format` has in tiles.
+#[must_use]
+pub const fn kept(format: u32) -> u32 {
+    match format {
+        Q4_0 | Q5_0 | IQ4_NL => Q8_0,
+        format => format,
+    }
+}
+
+/// Bytes of a row's part of a tile as the file has them.
+#[must_use]
+pub const fn part_bytes(format: u32) -> u32 {
+    match format {
+        Q4_0 | IQ4_NL => 8 * 18,
+        Q5_0 => 8 * 22,
+        format => tile_bytes(format) / TILE_ROWS,
+    }
+}
+
+/// Bytes of a tile: as many as its blocks have in the file, where it keeps their format. 0: the format has no tiles.
 #[must_use]
 pub const fn tile_bytes(format: u32) -> u32 {
-    16 * match format {
+    16 * match kept(format) {
         Q3_K => 110,
         Q4_K => 144,
         Q5_K => 176,
@@ -43,7 +64,7 @@ pub const fn tile_bytes(format: u32) -> u32 {
 /// Chunks of a tile.
 #[must_use]
 pub const fn chunks(format: u32) -> u32 {
-    match format {
+    match kept(format) {
         Q3_K => 3,
         Q4_K | IQ4_XS => 4,
         Q5_K => 5,

@@ -5,7 +5,7 @@ use bloomery_gguf::Format;
 use super::launch::Grid;
 use super::module::{Entry, PACK};
 use super::{CudaError, DeviceInfo, Launch, Span};
-use crate::abi::tiles::{self as abi, PackArgs, TILE_COLS, tile_bytes};
+use crate::abi::tiles::{self as abi, PackArgs, TILE_COLS, kept, tile_bytes};
 
 /// Rows of a tile: matrices whose rows are a multiple of this lie in tiles one after the other.
 pub const TILE_ROWS: usize = abi::TILE_ROWS as usize;
@@ -36,7 +36,14 @@ impl Pack {
         tile_bytes(format.id()) != 0
     }
 
-    /// Bytes of `count` matrices in tiles: those of the file but for rows and columns that fill up the last tiles.
+    /// The format that a matrix has in tiles: its own, or Q8_0 for other blocks of 32 whole multiples of a scale.
+    #[must_use]
+    pub fn kept(format: Format) -> Format {
+        Format::from_id(kept(format.id())).unwrap_or(format)
+    }
+
+    /// Bytes of `count` matrices in tiles: those of the format that they [keep](Self::kept) but for rows and columns that fill up
+    /// the last tiles.
     #[must_use]
     pub fn bytes(format: Format, count: usize, rows: usize, cols: usize) -> usize {
         let tiles = rows.div_ceil(TILE_ROWS) * cols.div_ceil(TILE_COLS as usize);

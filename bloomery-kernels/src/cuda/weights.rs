@@ -46,6 +46,7 @@ impl Weight {
     pub fn tiles(format: Format, rows: usize, cols: usize, data: Span<u8>) -> Result<Self, CudaError> {
         let expected = Pack::bytes(format, 1, rows, cols);
         CudaError::equal("a matrix in tiles", "its bytes", data.len() as u64, expected as u64)?;
+        let format = Pack::kept(format);
         Ok(Self { format, rows, cols, data, order: Order::Tiles })
     }
 
@@ -123,6 +124,7 @@ impl WeightStack {
     ) -> Result<Self, CudaError> {
         let stride = Pack::bytes(format, 1, rows, cols);
         CudaError::equal("a stack in tiles", "its bytes", data.len() as u64, (count * stride) as u64)?;
+        let format = Pack::kept(format);
         Ok(Self { format, count, rows, cols, data, stride, order: Order::Tiles })
     }
 

@@ -10,6 +10,7 @@ mod experts;
 mod group;
 mod norm;
 mod oracle;
+mod pack;
 mod paged;
 mod project;
 mod rope;

@@ -1,0 +1,62 @@
+//! Weights whose format is not kept in tiles.
+
+use bloomery_gguf::{Format, dequantize};
+
+use super::super::Pack;
+use super::super::testing::places;
+use crate::cpu::testing::weights;
+
+/// Where a block has its scale.
+const SCALE_BYTES: usize = 2;
+
+#[test]
+fn whole_multiples_of_a_scale_become_bytes_with_the_same_scale() {
+    for mut place in places() {
+        for format in [Format::Q4_0, Format::Q5_0, Format::IQ4_NL] {
+            for (count, rows, cols) in [(1, 16, 256), (3, 17, 288), (2, 5, 32), (1, 33, 544)] {
+                let data = weights(format, count * rows * cols, 5);
+                let wanted = as_bytes(format, &data);
+                let mut tiles = [(format, data), (Format::Q8_0, wanted)].map(|(format, data)| {
+                    let from = place.buffer(&data).span();
+                    let to = place.poison::<u8>(Pack::bytes(format, count, rows, cols));
+                    let pack = Pack { format, count, rows, cols, from, to: to.span() };
+                    place.run(&pack.launch(place.info()).unwrap());
+                    place.read(&to)
+                });
+                // Values that a matrix does not have may be anything: their scales are zero.
+                tiles.iter_mut().for_each(|tiles| clear(tiles));
+                assert!(tiles[0] == tiles[1], "{format}: {count} of {rows} x {cols}");
+            }
+        }
+    }
+}
+
+/// The same values as Q8_0.
+fn as_bytes(format: Format, data: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for block in data.chunks_exact(format.block_bytes()) {
+        let scale = half::f16::from_le_bytes([block[0], block[1]]).to_f32();
+        let mut values = [0.0; 32];
+        dequantize(format, block, &mut values).unwrap();
+        out.extend_from_slice(&block[..SCALE_BYTES]);
+        let unit = |value: &f32| if scale == 0.0 { 0 } else { (value / scale).round() as i8 as u8 };
+        out.extend(values.iter().map(unit));
+    }
+    out
+}
+
+/// Zeros in the values of blocks whose scale is zero.
+fn clear(tiles: &mut [u8]) {
+    for tile in tiles.chunks_exact_mut(16 * 8 * 34) {
+        let (values, scales) = tile.split_at_mut(8 * 512);
+        for (c, chunk) in values.chunks_exact_mut(512).enumerate() {
+            for (at, value) in chunk.iter_mut().enumerate() {
+                let (lane, word) = (at / 16, at % 16 / 4);
+                let row = lane / 4 + 8 * (word / 2);
+                if scales[row * 16 + 2 * c..][..2] == [0, 0] {
+                    *value = 0;
+                }
+            }
+        }
+    }
+}
