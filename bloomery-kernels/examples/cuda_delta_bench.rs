@@ -5,7 +5,9 @@
 
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
-use bloomery_kernels::cuda::{CudaError, Delta, DeltaShape, Device, DeviceInfo, Launch, Span, Stream, holders};
+use bloomery_kernels::cuda::{
+    CudaError, Delta, DeltaShape, Device, DeviceInfo, Launch, Span, Stream, holders,
+};
 
 const LAYERS: usize = 30;
 /// Qwen3.6-35B-A3B.

@@ -52,7 +52,7 @@ pub(crate) fn silu(z: f32) -> f32 {
 /// What a gate goes through: `silu(z)`, or with [`GELU`] `z/2 (1 + tanh(sqrt(2/pi) (z + 0.044715 z^3)))`, which is `z` times a sigmoid too.
 #[inline(always)]
 pub(crate) fn activated(act: u32, z: f32) -> f32 {
-    let inner = if act == GELU { 1.595_769_1 * fma(0.044_715 * z * z, z, z) } else { z };
+    let inner = if act == GELU { 1.595_769 * fma(0.044_715 * z * z, z, z) } else { z };
     z / (1.0 + exp(0.0 - inner))
 }
 

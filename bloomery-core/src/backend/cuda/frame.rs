@@ -7,8 +7,8 @@ use super::inputs::Inputs;
 use super::memory::Memory;
 use super::model::Model;
 use super::pages::Caches;
-use super::states::States;
 use super::sizes::count;
+use super::states::States;
 use crate::program::{Buffer, Rows};
 
 /// What an op's launches are made of. Everything but the numbers of rows is the same for all steps.

@@ -102,10 +102,7 @@ pub(super) fn body(frame: &Frame<'_>) -> Result<Vec<Stage>, CudaError> {
                 stages.push(Stage::new("feed-forward", launches));
             }
             // Refused by the plan.
-            Op::Gate { .. }
-            | Op::Absorb { .. }
-            | Op::LatentAppend { .. }
-            | Op::PerHead { .. } => {}
+            Op::Gate { .. } | Op::Absorb { .. } | Op::LatentAppend { .. } | Op::PerHead { .. } => {}
         }
     }
     Ok(stages)

@@ -9,7 +9,7 @@ use super::super::simt::{
 use super::convolve::{Channels, gates, scaled, warp_dot};
 use super::finish::Head;
 use super::sequences::{saved, sequence, state};
-use super::slice::{Gates, Inputs, Slice};
+use super::slice::{Gates, Inputs, Slice, keys};
 
 /// Bytes of a row's inputs.
 const ROW: u32 = row_bytes(2 * DIM);
@@ -40,11 +40,11 @@ pub(crate) unsafe fn few(args: DeltaArgs) {
     let mut s = Slice::load(&args, if used { of.from } else { 0 }, head, own);
     // Four warps for each row of a batch: of q, k, v, and of the gates.
     let (turn, role) = (warp() / 4, warp() % 4);
-    let keys = args.key_heads * args.key_dim;
+    let width = args.key_heads * args.key_dim;
     let (start, dim) = if role == 2 {
-        (2 * keys + head * args.value_dim, args.value_dim)
+        (2 * width + head * args.value_dim, args.value_dim)
     } else {
-        (role % 3 * keys + key_head * args.key_dim, if role < 2 { args.key_dim } else { 0 })
+        (role % 3 * width + key_head * args.key_dim, if role < 2 { args.key_dim } else { 0 })
     };
     await_predecessors();
     release_successor();
@@ -126,7 +126,7 @@ unsafe fn scan(args: &DeltaArgs, s: &mut Slice, rows: u32, head: u32) {
         let kq = warp_dot(quad(at + 4 * DIM), quad(at));
         let [decay, beta, slot, _] = ld_shared_u32x4(at + GATES);
         let gates = Gates { decay: f32::from_bits(decay), beta: f32::from_bits(beta), kq };
-        let o = s.step(Inputs { q: at, k: at + 4 * DIM, v }, gates);
+        let (o, ()) = s.step(&keys(at + 4 * DIM), Inputs { q: at, v }, gates, || ());
         if lane() < WARP_ROWS {
             st_shared_f32(v + 4 * lane(), if own + lane() < args.value_dim { o } else { 0.0 });
         }

@@ -27,7 +27,7 @@ mod entries {
     use super::super::abi::delta::DeltaArgs;
 
     crate::simt::bounds!(delta_convolve, 256, 2);
-    crate::simt::bounds!(delta_scan, 128, 4);
+    crate::simt::bounds!(delta_scan, 128, 3);
     crate::simt::bounds!(delta_finish, 256, 4);
     crate::simt::bounds!(delta_few, 512, 1);
 

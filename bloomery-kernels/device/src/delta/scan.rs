@@ -9,7 +9,7 @@ use super::super::simt::{
 };
 use super::ring::save;
 use super::sequences::{Sequence, sequence, state};
-use super::slice::{Gates, Inputs, Slice};
+use super::slice::{Gates, Inputs, Slice, keys};
 
 /// Bytes of a row's inputs, and of those of a stage.
 const ROW: u32 = row_bytes(SLICE);
@@ -103,11 +103,16 @@ pub(crate) unsafe fn scan(args: DeltaArgs) {
         piece.fetch(of, batch + STAGES - 1, base);
         let end = (row + BATCH).min(of.end);
         let mut at = stage;
+        let mut k = keys(at + 4 * DIM);
         while row < end {
-            let (q, k, v) = (at, at + 4 * DIM, at + 8 * DIM + 4 * WARP_ROWS * warp());
+            let (q, v) = (at, at + 8 * DIM + 4 * WARP_ROWS * warp());
             let [decay, beta, slot, kq] = ld_shared_u32x4(at + 8 * DIM + 4 * SLICE);
             let [decay, beta, kq] = [decay, beta, kq].map(f32::from_bits);
-            let o = s.step(Inputs { q, k, v }, Gates { decay, beta, kq });
+            // The next row's, or again this one's at the end.
+            let next = at + if row + 1 < end { ROW } else { 0 };
+            let now = k;
+            let o;
+            (o, k) = s.step(&now, Inputs { q, v }, Gates { decay, beta, kq }, || keys(next + 4 * DIM));
             if writes {
                 st_global_f32(out + u64::from(row) * stride, o);
             }

@@ -10,11 +10,27 @@ const QUADS: usize = DIM as usize / 32;
 /// Rows of a lane.
 const ROWS: usize = WARP_ROWS as usize / 4;
 
-/// Where a row of activations is in shared memory: q, k, and v of the warp's rows of S.
+/// What a lane has of a row of keys or queries: `4 (lane / 4 + 8 m) ..` for every m.
+pub(super) type Keys = [[f32; 4]; QUADS];
+
+/// Of the row at `at` in shared memory.
+///
+/// # Safety
+/// It is there.
+#[inline(always)]
+pub(super) unsafe fn keys(at: u32) -> Keys {
+    let (mut out, mut m) = ([[0.0; 4]; QUADS], 0);
+    while m < QUADS {
+        out[m] = ld_shared_u32x4(at + 16 * (lane() / 4) + 128 * m as u32).map(f32::from_bits);
+        m += 1;
+    }
+    out
+}
+
+/// Where a row of activations is in shared memory: q, and v of the warp's rows of S.
 #[derive(Clone, Copy)]
 pub(super) struct Inputs {
     pub(super) q: u32,
-    pub(super) k: u32,
     pub(super) v: u32,
 }
 
@@ -27,7 +43,7 @@ pub(super) struct Gates {
     pub(super) kq: f32,
 }
 
-/// Eight rows of S: this lane has rows `lane % 4` and `4 + lane % 4`, and of them keys `4 (lane / 4 + 8 m) ..` for every m.
+/// Eight rows of S: this lane has rows `lane % 4` and `4 + lane % 4`, and of them its [`Keys`].
 #[derive(Clone, Copy)]
 pub(super) struct Slice {
     s: [[[f32; 4]; QUADS]; ROWS],
@@ -79,33 +95,30 @@ impl Slice {
         }
     }
 
-    /// One row of activations: the result for row `lane()` of the warp's, in the first eight lanes.
+    /// One row of activations with keys `k`: the result for row `lane()` of the warp's, in the first eight lanes. `ahead` is
+    /// called when nothing but S is left to do: what it gives is on its way meanwhile.
     ///
     /// # Safety
     /// Every lane of the warp gets here; the inputs are there, zeros in place of keys and rows that do not exist.
     #[inline(always)]
-    pub(super) unsafe fn step(&mut self, inputs: Inputs, Gates { decay, beta, kq }: Gates) -> f32 {
-        let own = 16 * (lane() / 4);
+    pub(super) unsafe fn step<T>(
+        &mut self,
+        k: &Keys,
+        inputs: Inputs,
+        Gates { decay, beta, kq }: Gates,
+        ahead: impl FnOnce() -> T,
+    ) -> (f32, T) {
         let row = 4 * (lane() % 4);
-        let quad = |at: u32, m: usize| ld_shared_u32x4(at + own + 128 * m as u32).map(f32::from_bits);
         let v = [ld_shared_f32(inputs.v + row), ld_shared_f32(inputs.v + row + 16)];
-        let (mut k, mut m) = ([[0.0; 4]; QUADS], 0);
-        while m < QUADS {
-            k[m] = quad(inputs.k, m);
-            m += 1;
-        }
-        let mut p = [self.dot(0, &k), self.dot(1, &k)];
-        let (mut q, mut m) = ([[0.0; 4]; QUADS], 0);
-        while m < QUADS {
-            q[m] = quad(inputs.q, m);
-            m += 1;
-        }
+        let mut p = [self.dot(0, k), self.dot(1, k)];
+        let q = keys(inputs.q);
         let o = [self.dot(0, &q), self.dot(1, &q)];
         let mut mask = 4;
         while mask < 32 {
             p = [p[0] + shfl_xor_f32(p[0], mask), p[1] + shfl_xor_f32(p[1], mask)];
             mask *= 2;
         }
+        let ahead = ahead();
         let d = [beta * fma(-decay, p[0], v[0]), beta * fma(-decay, p[1], v[1])];
         let mut r = 0;
         while r < ROWS {
@@ -126,12 +139,12 @@ impl Slice {
         let mut sum = keep + shfl_xor_f32(send, 4);
         sum += shfl_xor_f32(sum, 8);
         sum += shfl_xor_f32(sum, 16);
-        fma(kq, if second { d[1] } else { d[0] }, decay * sum)
+        (fma(kq, if second { d[1] } else { d[0] }, decay * sum), ahead)
     }
 
     /// This lane's part of a row's product: two chains.
     #[inline(always)]
-    fn dot(&self, r: usize, x: &[[f32; 4]; QUADS]) -> f32 {
+    fn dot(&self, r: usize, x: &Keys) -> f32 {
         let (mut sums, mut m) = ([0.0; 2], 0);
         while m < QUADS {
             let mut i = 0;

@@ -23,11 +23,7 @@ pub(in crate::backend::cuda) fn unsupported(net: &DeltaNet) -> Option<String> {
 }
 
 /// Floats of scratch memory for `rows` rows, and words for `sequences` sequences.
-pub(in crate::backend::cuda) fn scratch_len(
-    net: &DeltaNet,
-    rows: usize,
-    sequences: usize,
-) -> (usize, usize) {
+pub(in crate::backend::cuda) fn scratch_len(net: &DeltaNet, rows: usize, sequences: usize) -> (usize, usize) {
     (Delta::scratch_len(&shape(net), rows), sequences * net.key_heads)
 }
 

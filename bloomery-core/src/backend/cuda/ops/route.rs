@@ -28,7 +28,12 @@ pub(in crate::backend::cuda) fn unsupported(
     }
     if let Some(Groups { count, used: open }) = routing.spec.groups {
         let (experts, whole) = (router.rows, count > 0 && router.rows.is_multiple_of(count));
-        if !whole || count > MOST_GROUPS || experts / count < 2 || open > count || open * (experts / count) < used {
+        if !whole
+            || count > MOST_GROUPS
+            || experts / count < 2
+            || open > count
+            || open * (experts / count) < used
+        {
             return Some(format!("{used} of {experts} experts in {open} of {count} groups"));
         }
     }
