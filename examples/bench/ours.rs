@@ -107,7 +107,13 @@ impl Runner {
                 let ids = self.ids(depth - len, len == 0);
                 self.sessions[index].prefill(&ids)?;
             } else {
-                self.sessions[index].truncate(depth)?;
+                // Where a recurrent state is not known any more, the step after brings it back: not one that is timed.
+                let known = depth.saturating_sub(1);
+                self.sessions[index].truncate(known)?;
+                if known < depth {
+                    let ids = self.ids(1, known == 0);
+                    self.sessions[index].prefill(&ids)?;
+                }
             }
         }
         Ok(())

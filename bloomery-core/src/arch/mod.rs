@@ -8,6 +8,7 @@ mod qwen2;
 mod qwen3;
 mod qwen35;
 mod qwen3moe;
+mod routed;
 
 use bloomery_gguf::Metadata;
 
