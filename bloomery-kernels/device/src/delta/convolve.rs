@@ -3,7 +3,7 @@
 use super::super::abi::delta::{CONVOLVE_ROWS, DeltaArgs};
 use super::super::math::{sigmoid, silu};
 use super::super::simt::{
-    await_predecessors, block, divide, fma, lane, ld_global_f32, ld_global_f32x4, ld_global_u32,
+    await_predecessors, block, divide, fma, lane, ld_global_f32, ld_global_f32x4, ld_global_u32, prefetch,
     release_successor, shfl_xor_f32, sqrt, st_global_f32x4, warp, warps,
 };
 use super::gates::decay;
@@ -43,6 +43,23 @@ impl Channels {
             i += 1;
         }
         Self { at, exist, weights, window: [[0.0; 4]; ROWS] }
+    }
+
+    /// Has what a row that starts a sequence reads but for its own values on its way: weights and the ring.
+    ///
+    /// # Safety
+    /// As [`new`](Self::new), with the numbers of lanes from 0 on; there is such a sequence.
+    #[inline(always)]
+    pub(super) unsafe fn prefetch(args: &DeltaArgs, of: Sequence, first: u32, dim: u32) {
+        let (at, mut i) = (first + 4 * lane(), 0);
+        while i < args.taps && 4 * lane() < dim {
+            let place = 4 * u64::from(i * args.channels() + at);
+            prefetch(args.conv + place);
+            if of.from != 0 && i + 1 < args.taps {
+                prefetch(of.from + place);
+            }
+            i += 1;
+        }
     }
 
     /// Comes to row `row` of a sequence from somewhere else.

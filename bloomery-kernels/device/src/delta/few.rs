@@ -46,6 +46,9 @@ pub(crate) unsafe fn few(args: DeltaArgs) {
     } else {
         (role % 3 * width + key_head * args.key_dim, if role < 2 { args.key_dim } else { 0 })
     };
+    if used && turn == 0 {
+        Channels::prefetch(&args, of, start, dim);
+    }
     await_predecessors();
     release_successor();
     let group = divide(args.value_heads, args.key_heads).0;
