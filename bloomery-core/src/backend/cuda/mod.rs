@@ -182,6 +182,7 @@ impl Backend for CudaBackend {
     fn step(&mut self, mut batch: Batch<'_>) -> Result<Answer<'_>, EngineError> {
         self.check()?;
         let watch = Watch { trace: batch.trace.take(), times: batch.stages.take() };
+        self.card.states.check(&batch)?;
         self.card.inputs.send(&mut self.stream, &batch)?;
         if let Some(hosted) = &mut self.hosted {
             hosted.begin(&mut self.stream, batch.tokens.len())?;

@@ -2,6 +2,7 @@
 
 use bloomery_kernels::cuda::{Buffer, CudaError, Device, Span, Stream};
 
+use crate::backend::Batch;
 use crate::program::{DeltaId, Program};
 use crate::state::StateId;
 
@@ -26,6 +27,16 @@ impl States {
     /// Bytes of one state over all layers.
     pub(super) fn bytes(&self) -> usize {
         self.layers.iter().map(|(_, len)| 4 * len).sum()
+    }
+
+    /// An error unless all states of a step have slots: kernels take a number beyond for none.
+    pub(super) fn check(&self, batch: &Batch<'_>) -> Result<(), CudaError> {
+        let Some((memory, len)) = self.layers.first() else { return Ok(()) };
+        let saved = batch.saves.iter().map(|(_, state)| *state);
+        batch.states.iter().copied().flatten().chain(saved).try_for_each(|state| {
+            let start = state as usize * len;
+            memory.slice(start..start + len).map(drop)
+        })
     }
 
     /// Appends a state to `out`.
