@@ -6,7 +6,7 @@
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
 use bloomery_gguf::Format;
-use bloomery_kernels::cpu::Form;
+use bloomery_kernels::cpu::{Activation, Form};
 use bloomery_kernels::cuda::{
     CudaError, Device, FeedForward, Launch, NormQuantize, Product, Project, Rounded, Routed, Span, Stream,
     Tuning, Weight, WeightStack,
@@ -233,7 +233,9 @@ impl Model {
             up: up.clone(),
             down: down.clone(),
             hidden: self.hidden.clone(),
+            activation: Activation::Silu,
             out: Self::rows(&self.x, rows)?,
+            accumulate: true,
             workspace: None,
             tuning: Tuning::default(),
         };

@@ -8,8 +8,8 @@
 use bloomery_gguf::Format;
 use bloomery_kernels::cpu::RouterSpec;
 use bloomery_kernels::cuda::{
-    Candidates, CudaError, Device, DeviceInfo, Group, Launch, Route, Span, Stream, Take, Tiles, Weight,
-    holders,
+    Candidates, CudaError, Device, DeviceInfo, Group, Launch, Route, Scores, Span, Stream, Take, Tiles,
+    Weight, holders,
 };
 
 const LAYERS: usize = 48;
@@ -103,6 +103,8 @@ impl Bench {
             norm: (gain, 1e-6),
             normed: self.empty(rows * hidden)?,
             router: Weight::new(format, experts, hidden, weights.cast::<u8>().slice(0..bytes)?)?,
+            scores: Scores::default(),
+            share: None,
             spec: RouterSpec::softmax(USED),
             experts: self.empty(rows * USED)?,
             weights: self.empty(rows * USED)?,

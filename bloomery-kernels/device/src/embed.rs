@@ -56,17 +56,17 @@ impl Value for Upper {
 
 /// Up to 32 values, `column ..`, of the row at `row`.
 #[inline(always)]
-unsafe fn values<V: Value>(row: u64, column: u32, cols: u32, out: u64) {
+unsafe fn values<V: Value>(row: u64, column: u32, (cols, scale): (u32, f32), out: u64) {
     let mut i = column;
     while i < cols && i < column + GROUP {
-        st_global_f32(out + 4 * u64::from(i), V::read(row + u64::from(i) * size_of::<V>() as u64));
+        st_global_f32(out + 4 * u64::from(i), scale * V::read(row + u64::from(i) * size_of::<V>() as u64));
         i += 1;
     }
 }
 
 /// 32 values, `column ..`, of the row at `row`.
 #[inline(always)]
-unsafe fn group<B: Block>(row: u64, column: u32, out: u64) {
+unsafe fn group<B: Block>(row: u64, column: u32, scale: f32, out: u64) {
     let (index, group) = (column / B::LEN as u32, column % B::LEN as u32 / GROUP);
     // By reference: a copy in registers could not be indexed.
     let block = &*((row + u64::from(index) * B::BYTES as u64) as *const B);
@@ -79,8 +79,8 @@ unsafe fn group<B: Block>(row: u64, column: u32, out: u64) {
         let mut four = [0.0; 4];
         let mut j = 0;
         while j < 4 {
-            // Two roundings, as the CPU's.
-            four[j] = factors[i / 4] * f32::from(quants[4 * i + j]) - offsets[i / 4];
+            // Two roundings, as the CPU's, and a third.
+            four[j] = scale * (factors[i / 4] * f32::from(quants[4 * i + j]) - offsets[i / 4]);
             j += 1;
         }
         st_global_f32x4(out + 4 * u64::from(column + 4 * i as u32), four);
@@ -88,7 +88,7 @@ unsafe fn group<B: Block>(row: u64, column: u32, out: u64) {
     }
 }
 
-/// `out[i] = table[ids[i]]`, 32 values a thread.
+/// `out[i] = scale * table[ids[i]]`, 32 values a thread.
 ///
 /// # Safety
 /// The contract of `Embed::launch`: buffers of the lengths in [`EmbedArgs`], `out` aligned to 16 bytes, a float format,
@@ -115,14 +115,14 @@ pub(crate) unsafe fn embed(args: EmbedArgs) {
         macro_rules! of_format {
             ($($name:ident => $block:ident,)*) => {
                 match args.format {
-                    formats::F32 => values::<f32>(row::<f32>(&args, id), column, args.cols, out),
-                    formats::F64 => values::<f64>(row::<f64>(&args, id), column, args.cols, out),
-                    formats::F16 => values::<Half>(row::<Half>(&args, id), column, args.cols, out),
-                    formats::BF16 => values::<Upper>(row::<Upper>(&args, id), column, args.cols, out),
+                    formats::F32 => values::<f32>(row::<f32>(&args, id), column, (args.cols, args.scale), out),
+                    formats::F64 => values::<f64>(row::<f64>(&args, id), column, (args.cols, args.scale), out),
+                    formats::F16 => values::<Half>(row::<Half>(&args, id), column, (args.cols, args.scale), out),
+                    formats::BF16 => values::<Upper>(row::<Upper>(&args, id), column, (args.cols, args.scale), out),
                     $(formats::$name => {
                         let row_bytes = args.cols / blocks::$block::LEN as u32 * blocks::$block::BYTES as u32;
                         let row = args.table + u64::from(id) * u64::from(row_bytes);
-                        group::<blocks::$block>(row, column, out);
+                        group::<blocks::$block>(row, column, args.scale, out);
                     })*
                     _ => {}
                 }

@@ -32,6 +32,8 @@ mod blocks;
 mod candidates;
 #[cfg(feature = "products")]
 mod class;
+#[cfg(feature = "delta")]
+mod delta;
 #[cfg(feature = "products")]
 mod dots;
 #[cfg(feature = "embed")]

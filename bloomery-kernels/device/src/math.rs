@@ -1,5 +1,6 @@
 //! The CPU's elementary functions, bit for bit: the same constants, operations and order.
 
+use super::abi::activation::GELU;
 use super::simt::{fma, shfl_xor_f32, sqrt, thread};
 
 /// Below this e^x counts as zero.
@@ -36,10 +37,23 @@ pub(crate) fn exp(x: f32) -> f32 {
     }
 }
 
+/// `1 / (1 + e^-x)`.
+#[inline(always)]
+pub(crate) fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + exp(0.0 - x))
+}
+
 /// `z / (1 + e^-z)`.
 #[inline(always)]
 pub(crate) fn silu(z: f32) -> f32 {
     z / (1.0 + exp(0.0 - z))
+}
+
+/// What a gate goes through: `silu(z)`, or with [`GELU`] `z/2 (1 + tanh(sqrt(2/pi) (z + 0.044715 z^3)))`, which is `z` times a sigmoid too.
+#[inline(always)]
+pub(crate) fn activated(act: u32, z: f32) -> f32 {
+    let inner = if act == GELU { 1.595_769 * fma(0.044_715 * z * z, z, z) } else { z };
+    z / (1.0 + exp(0.0 - inner))
 }
 
 /// Values that are loaded while as many are summed: the sums depend on each other, the loads do not.

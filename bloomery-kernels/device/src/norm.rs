@@ -4,8 +4,9 @@ use super::abi::norm::NormArgs;
 use super::math::inverse_rms;
 use super::rounding::{Eight, load8, round8, scaled};
 use super::simt::{
-    await_predecessors, barrier, block, lane, ld_global_f32, ld_shared_f32, release_successor, shared_base,
-    st_global_f32, st_global_f32x4, st_global_u16, st_global_u32x2, st_shared_f32, warp, warps,
+    await_predecessors, barrier, block, fma, lane, ld_global_f32, ld_shared_f32, release_successor,
+    shared_base, st_global_f32, st_global_f32x4, st_global_u16, st_global_u32x2, st_shared_f32, thread,
+    threads, warp, warps,
 };
 
 /// Row `block()` of `args.x` in blocks of `BLOCK` (32 or 256).
@@ -45,6 +46,41 @@ pub(crate) unsafe fn norm_quantize<const BLOCK: u32>(args: NormArgs) {
     }
 }
 
+/// Adds row `block()` of `args.x`, normalised, to that of `args.normed`.
+///
+/// # Safety
+/// As [`norm_quantize`]; `cols` is a multiple of 8, and there are gains.
+#[inline(always)]
+pub(crate) unsafe fn norm_add(args: NormArgs) {
+    await_predecessors();
+    release_successor();
+    let (row, cols) = (u64::from(block()), args.cols);
+    let first = 4 * row * u64::from(cols);
+    let scratch = shared_base();
+    if warp() == 0 {
+        let inverse = inverse_rms(cols, args.eps, |at| ld_global_f32(args.x + first + 4 * u64::from(at)));
+        if lane() == 0 {
+            st_shared_f32(scratch, inverse);
+        }
+    }
+    barrier();
+    let inverse = ld_shared_f32(scratch);
+    let mut at = 8 * thread();
+    while at < cols {
+        let place = 4 * u64::from(at);
+        let (x, gain) = (load8(args.x + first + place), load8(args.gain + place));
+        let (mut out, mut i) = (load8(args.normed + first + place), 0);
+        while i < 8 {
+            out[i] = fma(x[i] * inverse, gain[i], out[i]);
+            i += 1;
+        }
+        let [a, b, c, d, e, f, g, h] = out;
+        st_global_f32x4(args.normed + first + place, [a, b, c, d]);
+        st_global_f32x4(args.normed + first + place + 16, [e, f, g, h]);
+        at += 8 * threads();
+    }
+}
+
 /// Eight values from column `at` on.
 #[inline(always)]
 unsafe fn store<const BLOCK: u32>(args: &NormArgs, row: u64, at: u32, values: [f32; 8], eight: Eight) {
@@ -69,8 +105,15 @@ unsafe fn store<const BLOCK: u32>(args: &NormArgs, row: u64, at: u32, values: [f
 mod entries {
     use super::{NormArgs, norm_quantize};
 
+    crate::simt::bounds!(norm_add, 512, 2);
     crate::simt::bounds!(norm_quantize_wide, 512, 2);
     crate::simt::bounds!(norm_quantize_narrow, 512, 2);
+
+    /// See [`norm_add`](super::norm_add).
+    #[unsafe(no_mangle)]
+    pub unsafe extern "ptx-kernel" fn norm_add(args: NormArgs) {
+        super::norm_add(args);
+    }
 
     /// Blocks of 256.
     #[unsafe(no_mangle)]

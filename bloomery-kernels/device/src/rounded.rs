@@ -5,7 +5,7 @@
 //! take part.
 
 use super::abi::rounded::{Layout, Rounded, SUMS};
-use super::math::silu;
+use super::math::activated;
 use super::rounding::{Eight, load8, round8, scaled};
 use super::simt::{
     WARP, barrier, copy_async4, copy_async16, copy_commit, copy_wait, divide, lane, ld_shared_f32,
@@ -33,8 +33,9 @@ pub(crate) struct Source {
     pub(crate) x: u64,
     /// `[cols]` f32, or 0: no norm.
     pub(crate) gain: u64,
-    /// `[rows][cols]` f32, or 0: `x` is what is rounded. Else it is `silu(x) * up`.
+    /// `[rows][cols]` f32, or 0: `x` is what is rounded. Else it is `act(x) * up`.
     pub(crate) up: u64,
+    pub(crate) act: u32,
     pub(crate) eps: f32,
     pub(crate) cols: u32,
 }
@@ -56,7 +57,7 @@ impl Source {
             let up = load8(self.up + first);
             let mut i = 0;
             while i < 8 {
-                values[i] = silu(values[i]) * up[i];
+                values[i] = activated(self.act, values[i]) * up[i];
                 i += 1;
             }
         }

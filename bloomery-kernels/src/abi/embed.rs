@@ -1,6 +1,6 @@
 //! Rows of the token table.
 
-/// `out[i] = table[ids[i]]`.
+/// `out[i] = scale * table[ids[i]]`.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct EmbedArgs {
@@ -18,6 +18,10 @@ pub struct EmbedArgs {
     pub cols: u32,
     /// The format's id in the file.
     pub format: u32,
+    /// Multiplies the values.
+    pub scale: f32,
+    /// Makes the size a multiple of 8.
+    pub reserved: u32,
 }
 
-const _: () = assert!(size_of::<EmbedArgs>() == 40 && align_of::<EmbedArgs>() == 8);
+const _: () = assert!(size_of::<EmbedArgs>() == 48 && align_of::<EmbedArgs>() == 8);

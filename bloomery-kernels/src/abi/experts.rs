@@ -21,7 +21,7 @@ pub struct Stack {
     pub reserved: u32,
 }
 
-/// `hidden[pair] = silu(gate x) * (up x)`.
+/// `hidden[pair] = act(gate x) * (up x)`.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct GateUpArgs {
@@ -49,9 +49,13 @@ pub struct GateUpArgs {
     pub stage_bytes: u32,
     /// Shared memory for rows that are normalised, `4 * cols` for each token; or 0: they are read twice.
     pub raw_bytes: u32,
+    /// What gates go through: see [`activation`](super::activation).
+    pub act: u32,
+    /// Makes the size a multiple of 8.
+    pub reserved: u32,
 }
 
-/// `out[token] += sum over slots of weight * down hidden[pair]`.
+/// `out[token] (+)= sum over slots of weight * down hidden[pair]`.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct DownArgs {
@@ -75,11 +79,15 @@ pub struct DownArgs {
     pub share: u32,
     /// How many of the first blocks take one more.
     pub extra: u32,
+    /// Not 0: replaces `out` instead of adding to it.
+    pub replace: u32,
+    /// Makes the size a multiple of 8.
+    pub reserved: u32,
 }
 
 const _: () = assert!(size_of::<Stack>() == 56);
-const _: () = assert!(size_of::<GateUpArgs>() == 184 && align_of::<GateUpArgs>() == 8);
-const _: () = assert!(size_of::<DownArgs>() == 120 && align_of::<DownArgs>() == 8);
+const _: () = assert!(size_of::<GateUpArgs>() == 192 && align_of::<GateUpArgs>() == 8);
+const _: () = assert!(size_of::<DownArgs>() == 128 && align_of::<DownArgs>() == 8);
 
 /// Shared memory of `gate_up` before the rows of activations: the table and the tokens' inverse norms.
 pub const GATE_UP_HEAD: u32 = GROUPS_BYTES + 4 * TOKENS;

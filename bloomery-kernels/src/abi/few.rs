@@ -81,7 +81,7 @@ pub struct Stack {
     pub reserved: u32,
 }
 
-/// `hidden[pair] = silu(gate x) * (up x)`.
+/// `hidden[pair] = act(gate x) * (up x)`.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct GateUpArgs {
@@ -113,11 +113,11 @@ pub struct GateUpArgs {
     pub stage_bytes: u32,
     /// Units of work between two barriers.
     pub round: u32,
-    /// Makes the size a multiple of 8.
-    pub reserved: u32,
+    /// What gates go through: see [`activation`](super::activation).
+    pub act: u32,
 }
 
-/// `out[token] += sum over slots of weight * down hidden[pair]`.
+/// `out[token] (+)= sum over slots of weight * down hidden[pair]`.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct DownArgs {
@@ -141,8 +141,8 @@ pub struct DownArgs {
     pub stages: u32,
     /// Bytes of a stage.
     pub stage_bytes: u32,
-    /// Makes the size a multiple of 8.
-    pub reserved: u32,
+    /// Not 0: replaces `out` instead of adding to it.
+    pub replace: u32,
 }
 
 const _: () = assert!(size_of::<Stack>() == 32);

@@ -17,7 +17,7 @@ pub struct RoundArgs {
     pub x: u64,
     /// `[cols]` f32, or 0: no norm.
     pub gain: u64,
-    /// `[rows][cols]` f32, or 0: `x` is what is rounded; else `silu(x) * up`.
+    /// `[rows][cols]` f32, or 0: `x` is what is rounded; else `act(x) * up`.
     pub up: u64,
     /// Where they go.
     pub to: Rounded,
@@ -27,8 +27,8 @@ pub struct RoundArgs {
     pub cols: u32,
     /// Scales of a block: 1 or 8.
     pub scales: u32,
-    /// Makes the size a multiple of 8.
-    pub reserved: u32,
+    /// What gates go through: see [`activation`](super::activation).
+    pub act: u32,
 }
 
 /// Products: blocks of 128 rows of the parts by 64 rows of activations.

@@ -3,8 +3,10 @@
 //! This folder is compiled twice: here for the host and, by path, into the kernels. Addresses are those of the card.
 //! Only `core` is used, and every structure has its size checked on both sides.
 
+pub mod activation;
 pub mod attention;
 pub mod candidates;
+pub mod delta;
 pub mod embed;
 pub mod experts;
 pub mod few;

@@ -1,6 +1,6 @@
-//! Normalised and rounded rows in global memory.
+//! Rows normalised, rounded or added in global memory.
 
-/// Rows of `norm_quantize_*`: one block each.
+/// Rows of `norm_quantize_*` and `norm_add`: one block each.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct NormArgs {
@@ -14,7 +14,7 @@ pub struct NormArgs {
     pub scales: u64,
     /// `[rows][cols / 16]` i16; blocks of 256 only.
     pub sums: u64,
-    /// `[rows][cols]` f32, or 0: the normalised rows are not wanted.
+    /// `[rows][cols]` f32, or 0: the normalised rows are not wanted. `norm_add` adds them to what is there.
     pub normed: u64,
     /// Added to the mean square.
     pub eps: f32,

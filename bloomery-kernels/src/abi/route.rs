@@ -11,6 +11,11 @@ pub const SLAB: u32 = 64;
 /// Columns of a chain of sums, which a thread adds.
 pub const CHAIN: u32 = 8;
 
+/// Groups of experts, at most: a lane each.
+pub const GROUPS: u32 = 32;
+/// Bytes of shared memory for the sums of a row's product with the gate.
+pub const GATE_BYTES: u32 = 4 * 16;
+
 /// Keys that there is room for in a row of the scratch memory: one for every expert of every lane.
 #[must_use]
 pub const fn stride(experts: u32) -> u32 {
@@ -45,6 +50,12 @@ pub struct RouteArgs {
     pub weights: u64,
     /// u32: how many of the first rows have experts; the others get numbers that are none. 0: all have.
     pub live: u64,
+    /// `[count]` f32, added to scores when experts are chosen, or 0.
+    pub bias: u64,
+    /// `[cols]` f32, or 0: the weights of a network beside the experts.
+    pub gate: u64,
+    /// `[rows]` f32: the sigmoid of the product of a row and the gate.
+    pub gates: u64,
     /// Added to the mean square.
     pub eps: f32,
     /// Multiplies the weights.
@@ -65,9 +76,17 @@ pub struct RouteArgs {
     pub share: u32,
     /// Blocks of `route_*`, the last of the grid, that choose.
     pub choosers: u32,
+    /// Not 0: a score is the sigmoid of its logit, else a softmax over all.
+    pub sigmoid: u32,
+    /// Groups of neighbouring experts, at most 32; 0: none.
+    pub groups: u32,
+    /// Groups of a row that experts are chosen from.
+    pub open: u32,
+    /// Makes the size a multiple of 8.
+    pub reserved: u32,
 }
 
-const _: () = assert!(size_of::<RouteArgs>() == 104 && align_of::<RouteArgs>() == 8);
+const _: () = assert!(size_of::<RouteArgs>() == 144 && align_of::<RouteArgs>() == 8);
 
 /// Pairs of a block of `group_*`.
 pub const GROUP_PAIRS: u32 = 2048;

@@ -10,13 +10,15 @@ use crate::abi::embed::EmbedArgs;
 const ENTRY: Entry<EmbedArgs> = Entry::new(&EMBED, "embed");
 const THREADS: usize = 128;
 
-/// `out[i] = table[ids[i]]`, in floats; the CPU's bits.
+/// `out[i] = scale * table[ids[i]]`, in floats; the CPU's bits.
 #[derive(Debug, Clone)]
 pub struct Embed {
     /// In any format of weights.
     pub table: Weight,
     /// Row numbers. A row that the table does not have reads as zeros.
     pub ids: Span<u32>,
+    /// Multiplies the values.
+    pub scale: f32,
     /// `[ids][cols]`.
     pub out: Span<f32>,
 }
@@ -27,7 +29,7 @@ impl Embed {
     /// # Errors
     /// [`CudaError::NoProduct`] for a table of integers; [`CudaError::Contract`] when lengths or alignments do not fit.
     pub fn launch(&self, info: &DeviceInfo) -> Result<Launch, CudaError> {
-        let Self { table, ids, out } = self;
+        let Self { table, ids, scale, out } = self;
         let (format, cols, count) = (table.format(), table.cols(), ids.len());
         if matches!(format, Format::I8 | Format::I16 | Format::I32 | Format::I64) {
             return Err(CudaError::NoProduct { what: "a token table", format });
@@ -57,6 +59,8 @@ impl Embed {
             rows: table.rows() as u32,
             cols: cols as u32,
             format: format.id(),
+            scale: *scale,
+            reserved: 0,
         };
         let blocks = groups.div_ceil(THREADS).min(8 * info.processors as usize) as u32;
         let grid = Grid { blocks, threads: THREADS as u32, shared_bytes: 0 };

@@ -10,10 +10,12 @@ use super::module::{EXPERTS_FLOAT, Entry};
 use super::ring::{Rings, raw_bytes, room};
 use super::weights::Form;
 use super::{CudaError, DeviceInfo, Launch, Span, Tuning, WeightStack};
+use crate::abi::activation;
 use crate::abi::experts::{DownArgs, GATE_UP_HEAD, GateUpArgs};
 use crate::abi::project::DEPTH;
 use crate::abi::routes::{GROUPS_BYTES, PAIRS, Routes, TOKENS};
 use crate::abi::shape::Class;
+use crate::cpu::Activation;
 
 /// What a router wrote: for every row its experts and their weights.
 #[derive(Debug, Clone)]
@@ -29,7 +31,7 @@ pub struct Routed {
     pub seats: Option<Span<u32>>,
 }
 
-/// `out[row] += sum over slots of weight * down_e(silu(gate_e n) * (up_e n))`, `n` being `norm(x[row])` or `x[row]`.
+/// `out[row] (+)= sum over slots of weight * down_e(act(gate_e n) * (up_e n))`, `n` being `norm(x[row])` or `x[row]`.
 ///
 /// Two kernels: hidden values of all pairs of rows and slots, then their products, weighted and summed in the order of the slots.
 #[derive(Debug, Clone)]
@@ -50,8 +52,12 @@ pub struct FeedForward {
     pub down: WeightStack,
     /// Room for `[rows * used][hidden]`; of 8 rows, whatever `rows` is, if there are more.
     pub hidden: Span<f32>,
+    /// What gates go through: SiLU or GELU by its tangent.
+    pub activation: Activation,
     /// `[rows][outputs]`.
     pub out: Span<f32>,
+    /// Add to `out` instead of replacing it. Experts that are routed add.
+    pub accumulate: bool,
     /// Room for [`workspace_bytes`](Self::workspace_bytes), as for [`Project`](super::Project).
     pub workspace: Option<Span<u8>>,
     /// How the kernels run.
@@ -136,6 +142,11 @@ impl FeedForward {
             && tiled(&self.down)
     }
 
+    /// The activation as kernels take it.
+    pub(super) fn act(&self) -> u32 {
+        if self.activation == Activation::GeluTanh { activation::GELU } else { activation::SILU }
+    }
+
     pub(super) fn used(&self) -> usize {
         self.routed.as_ref().map_or(1, |routed| routed.used)
     }
@@ -159,6 +170,12 @@ impl FeedForward {
             CudaError::equal(KERNEL, what, found as u64, expected as u64)
         };
         let (gate, up, down) = (&self.gate, &self.up, &self.down);
+        let known = matches!(self.activation, Activation::Silu | Activation::GeluTanh);
+        CudaError::require(KERNEL, "activations without a kernel", 1, known, || "0".to_owned())?;
+        let adds = self.accumulate || self.routed.is_none();
+        CudaError::require(KERNEL, "outputs of routed experts that are replaced", 1, adds, || {
+            "0".to_owned()
+        })?;
         let classes = [gate.product("a gate")?.class, down.product("a down projection")?.class];
         up.product("an up projection")?;
         if up.format() != gate.format() {
@@ -308,6 +325,8 @@ impl FeedForward {
             stages: rings.stages,
             stage_bytes,
             raw_bytes,
+            act: self.act(),
+            reserved: 0,
         };
         let uses = self.gate_up_uses();
         let grid = rings.grid(tuning.grid(info));
@@ -341,6 +360,8 @@ impl FeedForward {
             stage_bytes,
             share: outputs as u32 / tuning.grid(info),
             extra: outputs as u32 % tuning.grid(info),
+            replace: (!self.accumulate).into(),
+            reserved: 0,
         };
         let uses = self.down_uses();
         let grid = rings.grid(tuning.grid(info));

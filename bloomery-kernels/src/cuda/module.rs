@@ -28,6 +28,7 @@ macro_rules! family {
 }
 
 family!(ATTENTION: "attention");
+family!(DELTA: "delta");
 family!(EMBED: "embed");
 family!(EXPERTS_FLOAT: "experts_float");
 family!(FEW: "few");
@@ -45,6 +46,7 @@ family!(ROPE: "rope");
 /// Every family.
 pub(super) static ALL: &[&Family] = &[
     &ATTENTION,
+    &DELTA,
     &EMBED,
     &EXPERTS_FLOAT,
     &FEW,

@@ -1,4 +1,4 @@
-//! Rows normalised and rounded, for products of many rows.
+//! Rows normalised and rounded, or normalised and added.
 
 use super::launch::Grid;
 use super::module::{Entry, NORM};
@@ -8,6 +8,8 @@ use crate::cpu::Form;
 
 const WIDE: Entry<NormArgs> = Entry::new(&NORM, "norm_quantize_wide");
 const NARROW: Entry<NormArgs> = Entry::new(&NORM, "norm_quantize_narrow");
+
+const ADD: Entry<NormArgs> = Entry::new(&NORM, "norm_add");
 
 /// Where int8 blocks go: as the CPU's `Quantized` holds them.
 #[derive(Debug, Clone)]
@@ -88,5 +90,56 @@ impl NormQuantize {
         let threads = (cols.div_ceil(256) as u32 * 32).clamp(128, 512);
         let grid = Grid { blocks: rows as u32, threads, shared_bytes: 16 };
         Ok(Launch::new(entry, grid, args, bytes as u64, uses))
+    }
+}
+
+/// `out += norm(x)`.
+#[derive(Debug, Clone)]
+pub struct AddNorm {
+    /// `[rows][cols]`.
+    pub x: Span<f32>,
+    /// Values of a row: a multiple of 8.
+    pub cols: usize,
+    /// `[cols]` and the epsilon.
+    pub norm: (Span<f32>, f32),
+    /// `[rows][cols]`; not `x`.
+    pub out: Span<f32>,
+}
+
+impl AddNorm {
+    /// The kernel: a block of threads for every row.
+    ///
+    /// # Errors
+    /// [`CudaError::Contract`] when lengths, multiples or alignments do not fit.
+    pub fn launch(&self, _info: &DeviceInfo) -> Result<Launch, CudaError> {
+        let Self { x, cols, norm: (gain, eps), out } = self;
+        let (name, cols) = (ADD.name, *cols);
+        let whole = cols > 0 && cols.is_multiple_of(8) && cols <= i32::MAX as usize;
+        CudaError::require(name, "columns", cols as u64, whole, || "a multiple of 8".to_owned())?;
+        let rows = x.len() / cols;
+        let fits = rows > 0 && rows <= i32::MAX as usize;
+        CudaError::require(name, "rows", rows as u64, fits, || "1 to 2^31 - 1".to_owned())?;
+        CudaError::equal(name, "values of x", x.len() as u64, (rows * cols) as u64)?;
+        CudaError::equal(name, "values of the gain", gain.len() as u64, cols as u64)?;
+        CudaError::equal(name, "values of the output", out.len() as u64, x.len() as u64)?;
+        let apart = out.address() != x.address();
+        CudaError::require(name, "values of the output", out.len() as u64, apart, || {
+            "apart from x".to_owned()
+        })?;
+        let addresses = x.address() | gain.address() | out.address();
+        let rule = || "a multiple of 16".to_owned();
+        CudaError::require(name, "an address", addresses, addresses.is_multiple_of(16), rule)?;
+        let args = NormArgs {
+            x: x.address(),
+            gain: gain.address(),
+            normed: out.address(),
+            eps: *eps,
+            cols: cols as u32,
+            ..NormArgs::default()
+        };
+        let threads = (cols.div_ceil(256) as u32 * 32).clamp(64, 512);
+        let grid = Grid { blocks: rows as u32, threads, shared_bytes: 16 };
+        let uses = vec![x.memory().clone(), gain.memory().clone(), out.memory().clone()];
+        Ok(Launch::new(ADD, grid, args, 12 * x.len() as u64, uses))
     }
 }

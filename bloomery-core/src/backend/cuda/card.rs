@@ -9,6 +9,7 @@ use super::memory::Memory;
 use super::model::Model;
 use super::pages::Caches;
 use super::sizes::Sizes;
+use super::states::States;
 use super::walk::{Stage, body, head, states};
 use crate::backend::{Batch, Readback};
 
@@ -20,6 +21,7 @@ pub(super) struct Card {
     pub(super) memory: Memory,
     pub(super) inputs: Inputs,
     pub(super) caches: Caches,
+    pub(super) states: States,
     pub(super) sizes: Sizes,
 }
 
@@ -36,6 +38,7 @@ impl Card {
             memory: &self.memory,
             inputs: &self.inputs,
             caches: &self.caches,
+            states: &self.states,
             hosted: hosted.map(|hosted| (&hosted.slots, hosted.way())),
             rows,
             outputs,

@@ -8,6 +8,7 @@ use super::memory::Memory;
 use super::model::Model;
 use super::pages::Caches;
 use super::sizes::count;
+use super::states::States;
 use crate::program::{Buffer, Rows};
 
 /// What an op's launches are made of. Everything but the numbers of rows is the same for all steps.
@@ -18,6 +19,7 @@ pub(super) struct Frame<'a> {
     pub(super) memory: &'a Memory,
     pub(super) inputs: &'a Inputs,
     pub(super) caches: &'a Caches,
+    pub(super) states: &'a States,
     /// Where the experts are, if they are not all on the card.
     pub(super) hosted: Option<(&'a Slots, Way<'a>)>,
     pub(super) rows: usize,

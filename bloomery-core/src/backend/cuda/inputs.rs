@@ -2,13 +2,15 @@
 //!
 //! ```text
 //! tokens, positions, sequences, outputs   u32[rows] each
+//! from, saves, starts                     u32[rows] each, and one more, if sequences have recurrent states
 //! pages                                   u32[sequences][stride]
 //! tiles of attention                      u32[tilings][rows][2], if there are many rows
 //! ```
 
 use bloomery_kernels::cuda::{CudaError, Span, Stream, Upload};
 
-use super::sizes::Sizes;
+use super::graphs::GRAPH_ROWS;
+use super::sizes::{STATE_PARTS, Sizes};
 use super::tilings::Tilings;
 use crate::backend::Batch;
 use crate::program::AttentionId;
@@ -22,6 +24,10 @@ pub(super) struct Inputs {
     /// Pages of a sequence, at most.
     stride: usize,
     sequences: usize,
+    /// Whether sequences have recurrent states.
+    recurrent: bool,
+    /// Sequences of the step under way.
+    running: usize,
     tilings: Tilings,
     /// Words of the tiles of the step under way, for every tiling.
     tiles: Vec<usize>,
@@ -41,6 +47,8 @@ impl Inputs {
             part: sizes.rows.next_multiple_of(4),
             stride,
             sequences: sizes.sequences,
+            recurrent: sizes.recurrent,
+            running: 0,
             tilings,
             tiles: Vec::new(),
             words: Vec::with_capacity(words),
@@ -64,6 +72,17 @@ impl Inputs {
         fill(&mut words);
         words.extend(batch.outputs.iter().map(|&row| row as u32));
         fill(&mut words);
+        if self.recurrent {
+            let rows = batch.tokens.len();
+            words.extend((0..rows).map(|i| batch.states.get(i).copied().flatten().unwrap_or(NONE)));
+            fill(&mut words);
+            words.extend(saves(batch));
+            fill(&mut words);
+            words.extend(starts(batch.sequences));
+            end = self.pages_start();
+            words.resize(end, rows as u32);
+        }
+        self.running = batch.pages.len();
         for (sequence, pages) in batch.pages.iter().enumerate() {
             words.extend_from_slice(&pages[..pages.len().min(self.stride)]);
             words.resize(end + (sequence + 1) * self.stride, 0);
@@ -98,7 +117,7 @@ impl Inputs {
 
     /// `[sequences][stride]`.
     pub(super) fn pages(&self) -> Result<Span<u32>, CudaError> {
-        let start = 4 * self.part;
+        let start = self.pages_start();
         self.upload.span().slice(start..start + self.sequences * self.stride)
     }
 
@@ -110,7 +129,21 @@ impl Inputs {
     }
 
     fn tiles_start(&self) -> usize {
-        4 * self.part + (self.sequences * self.stride).next_multiple_of(4)
+        self.pages_start() + (self.sequences * self.stride).next_multiple_of(4)
+    }
+
+    fn pages_start(&self) -> usize {
+        if self.recurrent { (4 + STATE_PARTS) * self.part + 4 } else { 4 * self.part }
+    }
+
+    /// Where the sequences of a step of `rows` rows start, and which slots get states: `[from, starts, saves]`. A step that may
+    /// be a graph has as many sequences as there can be, of which some have no rows.
+    pub(super) fn states(&self, rows: usize) -> Result<[Span<u32>; 3], CudaError> {
+        let most = self.sequences.min(rows);
+        let sequences = if rows <= GRAPH_ROWS { most } else { self.running.clamp(1, most) };
+        let start = 6 * self.part;
+        let starts = self.upload.span().slice(start..start + sequences + 1)?;
+        Ok([self.span(4, sequences)?, starts, self.span(5, rows)?])
     }
 
     pub(super) fn stride(&self) -> usize {
@@ -119,5 +152,35 @@ impl Inputs {
 
     fn span(&self, part: usize, len: usize) -> Result<Span<u32>, CudaError> {
         self.upload.span().slice(part * self.part..part * self.part + len)
+    }
+}
+
+/// No state: zeros before a sequence's first row, nothing kept after a row.
+const NONE: u32 = u32::MAX;
+
+/// The slot that gets the state after each row.
+fn saves(batch: &Batch<'_>) -> Vec<u32> {
+    let mut saves = vec![NONE; batch.tokens.len()];
+    for &(row, state) in batch.saves {
+        saves[row] = state;
+    }
+    saves
+}
+
+/// The first row of each of as many sequences as there are rows; those that there are not start at the end.
+fn starts(sequences: &[usize]) -> Vec<u32> {
+    debug_assert!(sequences.is_sorted(), "rows come by sequence");
+    (0..sequences.len()).map(|s| sequences.partition_point(|&sequence| sequence < s) as u32).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::starts;
+
+    #[test]
+    fn sequences_start_one_after_the_other() {
+        assert_eq!(starts(&[0, 0, 1, 3]), [0, 2, 3, 3]);
+        assert_eq!(starts(&[0, 1, 2]), [0, 1, 2]);
+        assert_eq!(starts(&[0, 0, 0]), [0, 3, 3]);
     }
 }

@@ -95,7 +95,10 @@ pub(super) fn load(
     let vectors = weights
         .vector_ids()
         .map(|id| {
-            let values = weights.vector(gguf, id)?;
+            let mut values = weights.vector(gguf, id)?;
+            if let Some(delta) = program.deltas.iter().find(|delta| delta.conv == id) {
+                values = by_tap(&values, delta.net.taps);
+            }
             let memory = device.alloc(values.len())?;
             stream.upload(&values, &memory.span())?;
             Ok(memory.span())
@@ -127,6 +130,11 @@ pub(super) fn load(
         heads,
         vectors,
     })
+}
+
+/// `[channels][taps]` as `[taps][channels]`.
+fn by_tap(values: &[f32], taps: usize) -> Vec<f32> {
+    (0..taps).flat_map(|tap| values.chunks(taps).map(move |channel| channel[tap])).collect()
 }
 
 /// Memory for a weight; what has to be copied there is added to `pieces`.

@@ -24,6 +24,14 @@ pub(super) struct Memory {
     pub(super) partials: Buffer<f32>,
     /// The same; zero between launches.
     pub(super) tickets: Buffer<u32>,
+    /// Of delta layers.
+    pub(super) delta: Buffer<f32>,
+    /// The same; zero between launches.
+    pub(super) readers: Buffer<u32>,
+    /// What the network beside the experts under way counts for in every row.
+    pub(super) shares: Buffer<f32>,
+    /// As many zeros: its number among the matrices.
+    pub(super) firsts: Buffer<u32>,
     /// Selected candidates.
     pub(super) candidates: Buffer<u32>,
     /// Of their selection.
@@ -44,6 +52,10 @@ impl Memory {
             route: device.alloc(sizes.route)?,
             partials: device.alloc(sizes.partials)?,
             tickets: device.alloc(sizes.tickets)?,
+            delta: device.alloc(sizes.delta)?,
+            readers: device.alloc(sizes.readers)?,
+            shares: device.alloc(sizes.shares)?,
+            firsts: device.alloc(sizes.shares)?,
             candidates: device.alloc(sizes.candidate_words())?,
             select: device.alloc(sizes.select)?,
         })

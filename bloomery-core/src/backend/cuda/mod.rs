@@ -18,6 +18,7 @@ mod pump;
 mod readback;
 mod share;
 mod sizes;
+mod states;
 mod support;
 mod tilings;
 mod walk;
@@ -36,7 +37,7 @@ use super::{Answer, Backend, Batch, GraphFacts, Readback};
 use crate::error::{EngineError, LoadError};
 use crate::plan::{Plan, Progress};
 use crate::residency::Traffic;
-use crate::state::{PAGE, PageId};
+use crate::state::{PAGE, PageId, StateId};
 use crate::units::Bytes;
 use card::Card;
 use graphs::{GRAPH_ROWS, Graphs};
@@ -47,6 +48,7 @@ use model::Model;
 use pages::Caches;
 use readback::Reader;
 use share::Share;
+use states::States;
 use tilings::Tilings;
 use walk::{launch, served};
 use watch::{Watch, one};
@@ -87,6 +89,7 @@ impl CudaBackend {
         // Caches and buffers first: what does not fit is refused before the file is read.
         let shapes = program.attentions.iter().map(|attention| ops::attend::shape(attention, kv));
         let caches = Caches::new(&device, shapes, pages)?;
+        let states = States::new(&device, &program, 2 * sessions)?;
         let memory = Memory::new(&device, &program, &sizes)?;
         let tilings = Tilings::new(device.info(), &program, kv)?;
         let inputs = Inputs::new(&stream, &sizes, context.div_ceil(PAGE), tilings)?;
@@ -118,7 +121,7 @@ impl CudaBackend {
             }
         };
         let (model, info) = (Model::new(program, stored, ropes), device.info().clone());
-        let card = Card { info, model, memory, inputs, caches, sizes };
+        let card = Card { info, model, memory, inputs, caches, states, sizes };
         let (graphs, broken, failed) = (Graphs::default(), false, None);
         Ok(Self { stream, card, graphs, reader, hosted, shared, broken, failed })
     }
@@ -135,6 +138,13 @@ impl CudaBackend {
     /// Keeps the first error of page copies for the next step.
     fn page(&mut self, work: impl FnOnce(&Caches, &mut Stream) -> Result<(), CudaError>) {
         if let Err(error) = work(&self.card.caches, &mut self.stream) {
+            self.failed.get_or_insert(error);
+        }
+    }
+
+    /// As [`page`](Self::page), of states.
+    fn state(&mut self, work: impl FnOnce(&States, &mut Stream) -> Result<(), CudaError>) {
+        if let Err(error) = work(&self.card.states, &mut self.stream) {
             self.failed.get_or_insert(error);
         }
     }
@@ -170,6 +180,7 @@ impl Backend for CudaBackend {
     fn step(&mut self, mut batch: Batch<'_>) -> Result<Answer<'_>, EngineError> {
         self.check()?;
         let watch = Watch { trace: batch.trace.take(), times: batch.stages.take() };
+        self.card.states.check(&batch)?;
         self.card.inputs.send(&mut self.stream, &batch)?;
         if let Some(hosted) = &mut self.hosted {
             hosted.begin(&mut self.stream, batch.tokens.len())?;
@@ -204,6 +215,20 @@ impl Backend for CudaBackend {
 
     fn page_bytes(&self) -> usize {
         self.card.caches.page_bytes()
+    }
+
+    fn state_bytes(&self) -> usize {
+        self.card.states.bytes()
+    }
+
+    fn read_state(&mut self, state: StateId, out: &mut Vec<u8>) {
+        let end = out.len() + self.state_bytes();
+        self.state(|states, stream| states.read(stream, state, out));
+        out.resize(end, 0);
+    }
+
+    fn write_state(&mut self, state: StateId, bytes: &[u8]) {
+        self.state(|states, stream| states.write(stream, state, bytes));
     }
 
     fn most_pages(&self) -> Option<usize> {

@@ -2,7 +2,7 @@
 
 use bloomery_kernels::cpu::KvType;
 
-use super::ops::{attend, candidates, feed_forward, project, route};
+use super::ops::{attend, candidates, delta, feed_forward, project, route};
 use crate::program::{Op, Program, Rows};
 use crate::sampling::MOST_CANDIDATES;
 use crate::units::Bytes;
@@ -10,6 +10,9 @@ use crate::weights::Weights;
 
 /// Rows whose logits are kept at a time, at least: of more, the head is computed in turns.
 const LOGIT_ROWS: usize = 32;
+
+/// Words for each row that recurrent states take of the inputs.
+pub(super) const STATE_PARTS: usize = 3;
 
 /// What the sizes of buffers depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +35,13 @@ pub(crate) struct Sizes {
     pub(crate) partials: usize,
     /// Words of the same.
     pub(crate) tickets: usize,
+    /// Floats and words of delta layers.
+    pub(crate) delta: usize,
+    pub(crate) readers: usize,
+    /// Rows that have shares of a network beside experts.
+    pub(crate) shares: usize,
+    /// Whether sequences have recurrent states.
+    pub(crate) recurrent: bool,
     /// Words that the choice of candidates works with.
     pub(crate) select: usize,
 }
@@ -57,12 +67,21 @@ impl Sizes {
             route: 0,
             partials: 0,
             tickets: 0,
+            delta: 0,
+            readers: 0,
+            shares: 0,
+            recurrent: !program.deltas.is_empty(),
             select,
         };
         for attention in &program.attentions {
             let (partials, tickets) = attend::scratch_len(attention, kv, rows);
             sizes.partials = sizes.partials.max(partials);
             sizes.tickets = sizes.tickets.max(tickets);
+        }
+        for layer in &program.deltas {
+            let (floats, words) = delta::scratch_len(&layer.net, rows, sequences);
+            sizes.delta = sizes.delta.max(floats);
+            sizes.readers = sizes.readers.max(words);
         }
         for op in &program.ops {
             let (experts, gate, down) = match op {
@@ -82,6 +101,7 @@ impl Sizes {
                     ((sizes.used, count), stack(experts.gate), stack(experts.down))
                 }
                 Op::Gated { gated, .. } => {
+                    sizes.shares = sizes.shares.max(if gated.share.is_some() { rows } else { 0 });
                     let matrix = |id| (weights.matrix_rows(id), weights.matrix_cols(id));
                     ((1, 1), matrix(gated.gate), matrix(gated.down))
                 }
@@ -101,7 +121,9 @@ impl Sizes {
 
     /// Words of the inputs, where a sequence has up to `pages` pages and rows are cut in `tilings` ways.
     pub(super) fn input_words(&self, pages: usize, tilings: usize) -> usize {
-        (4 + 2 * tilings) * self.rows.next_multiple_of(4) + (self.sequences * pages).next_multiple_of(4)
+        let part = self.rows.next_multiple_of(4);
+        let states = if self.recurrent { STATE_PARTS * part + 4 } else { 0 };
+        (4 + 2 * tilings) * part + states + (self.sequences * pages).next_multiple_of(4)
     }
 
     /// Words of selected candidates: ids, logits, and one more for each row.
@@ -115,6 +137,7 @@ impl Sizes {
             program.buffers.iter().map(|buffer| buffer.cols * self.rows_of(program, buffer.index)).sum();
         let routes = 2 * self.rows * self.used;
         let work = self.ffn + self.route + self.partials + self.tickets + self.select;
+        let work = work + self.delta + self.readers + 2 * self.shares;
         Bytes::of(buffers + routes + work + self.input_words(pages, 1) + self.candidate_words(), 4)
             + Bytes(self.workspace as u64)
     }

@@ -5,8 +5,7 @@ use bloomery_kernels::cpu::{KvType, Numerics};
 use bloomery_kernels::cuda::{embeds, multiplies};
 
 use super::load::{stored_bytes, uses};
-use super::ops::{attend, per_head, rope, route};
-use crate::def::Act;
+use super::ops::{add_norm, attend, delta, per_head, rope, route};
 use crate::program::{Op, Program};
 use crate::units::Bytes;
 use crate::weights::{MatrixId, Packed, Weights};
@@ -75,6 +74,23 @@ pub(crate) fn unsupported_dense(
         .iter()
         .find_map(|op| check.op(op))
         .or_else(|| program.attentions.iter().find_map(|attention| attend::unsupported(attention, kv)))
+        .or_else(|| program.deltas.iter().find_map(|layer| delta::unsupported(&layer.net)))
+        .or_else(|| lonely(program))
+}
+
+/// The route before a shared expert computes its share.
+fn lonely(program: &Program) -> Option<String> {
+    let mut routed = None;
+    program.ops.iter().find_map(|op| match op {
+        Op::Route { normed, .. } => {
+            routed = Some(*normed);
+            None
+        }
+        Op::Gated { normed, gated, .. } if gated.share.is_some() && routed != Some(*normed) => {
+            Some("a gated network without routed ones".to_owned())
+        }
+        _ => None,
+    })
 }
 
 /// Why there is no kernel for a layer's experts: gate, up, down.
@@ -91,7 +107,6 @@ struct Check<'g> {
 impl Check<'_> {
     fn op(&self, op: &Op) -> Option<String> {
         match op {
-            Op::Embed { scale, .. } if *scale != 1.0 => Some("a scaled embedding".to_owned()),
             Op::Embed { table, .. } => {
                 let table = &self.matrices[table.index()];
                 (!embeds(table.format)).then(|| without(table, "token table"))
@@ -102,11 +117,9 @@ impl Check<'_> {
                 per_head::unsupported(self.weights, *heads)
             }
             Op::RopeAppend { attention, .. } => rope::unsupported(&self.program.attentions[attention.0]),
-            Op::Delta { .. } => Some("a delta net".to_owned()),
-            Op::AddNorm { .. } => Some("a norm after a part".to_owned()),
-            Op::Gated { gated, .. } if gated.share.is_some() => Some("a gated shared expert".to_owned()),
-            Op::Gated { gated, .. } if gated.act == Act::GeluTanh || !gated.accumulate => {
-                Some("GELU".to_owned())
+            Op::AddNorm { x, .. } => add_norm::unsupported(*x),
+            Op::Gated { gated, .. } if gated.share.is_some() && !gated.accumulate => {
+                Some("a shared expert whose result is not added".to_owned())
             }
             Op::Gated { gated, .. } => {
                 let ids = [gated.gate, gated.up, gated.down];
@@ -116,6 +129,7 @@ impl Check<'_> {
             }
             Op::Experts { .. }
             | Op::LatentAppend { .. }
+            | Op::Delta { .. }
             | Op::Attend { .. }
             | Op::Gate { .. }
             | Op::Take { .. }

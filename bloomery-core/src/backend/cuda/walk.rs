@@ -4,9 +4,12 @@ use bloomery_kernels::cuda::{CudaError, Launch, Stream};
 
 use super::frame::Frame;
 use super::hosted::Experts;
-use super::ops::{attend, embed, feed_forward, gate, latent, norm, per_head, project, rope, route, take};
+use super::ops::{
+    add_norm, attend, delta, embed, feed_forward, gate, latent, norm, per_head, project, rope, route, take,
+};
 use super::sizes::count;
-use crate::program::{Op, Program, Projection};
+use crate::program::{Buffer, Op, Program, Projection};
+use crate::weights::VectorId;
 
 /// The kernels of one op, or of two that are one on a card.
 #[derive(Debug)]
@@ -45,8 +48,8 @@ pub(super) fn body(frame: &Frame<'_>) -> Result<Vec<Stage>, CudaError> {
             Op::Take { .. } if frame.outputs == 0 => break,
             Op::Attend { .. } if frame.outputs == 0 && matches!(ops.peek(), Some(Op::Take { .. })) => break,
             Op::Take { .. } if frame.takes_all() => {}
-            Op::Embed { table, out, .. } => {
-                stages.push(Stage::new("embed", embed::launches(frame, *table, *out)?))
+            Op::Embed { table, scale, out } => {
+                stages.push(Stage::new("embed", embed::launches(frame, *table, *scale, *out)?))
             }
             Op::Project { x, norm, parts } => {
                 let launches = project::launches(frame, *x, *norm, parts)?;
@@ -69,7 +72,8 @@ pub(super) fn body(frame: &Frame<'_>) -> Result<Vec<Stage>, CudaError> {
                 _ => stages.push(Stage::new("norm", norm::launches(frame, *x, *gain, *out)?)),
             },
             Op::Route { x, norm, normed, router, used } => {
-                let launches = route::launches(frame, [*x, *normed], *norm, *router, *used)?;
+                let share = share_of(ops.clone(), *normed);
+                let launches = route::launches(frame, [*x, *normed], *norm, (*router, share), *used)?;
                 let routed = Some((*used, frame.rows_of(x.rows)));
                 used_now = *used;
                 stages.push(Stage { routed, ..Stage::new("route", launches) });
@@ -81,11 +85,19 @@ pub(super) fn body(frame: &Frame<'_>) -> Result<Vec<Stage>, CudaError> {
                         stages.push(Stage::new("experts", launches));
                     }
                     Some((slots, way)) => {
-                        let op = Experts { layer, used: used_now, normed: *normed, out: *out };
+                        let (normed, act) = (*normed, experts.act);
+                        let op = Experts { layer, used: used_now, normed, act, out: *out };
                         stages.extend(slots.stages(frame, way, op)?);
                     }
                 }
                 layer += 1;
+            }
+            Op::Delta { qkv, z, beta, alpha, delta, out } => {
+                let launches = delta::launches(frame, [*qkv, *z, *beta, *alpha], *delta, *out)?;
+                stages.push(Stage::new("delta", launches));
+            }
+            Op::AddNorm { x, norm, out } => {
+                stages.push(Stage::new("add norm", add_norm::launches(frame, *x, *norm, *out)?));
             }
             Op::Gated { normed, gated, out } => {
                 let launches = feed_forward::dense(frame, *normed, None, gated, *out)?;
@@ -108,11 +120,17 @@ pub(super) fn body(frame: &Frame<'_>) -> Result<Vec<Stage>, CudaError> {
                 let launches = latent::launches(frame, [*q, *kv], *norm, *attention)?;
                 stages.push(Stage::new("rope", launches));
             }
-            // Refused by the plan.
-            Op::Delta { .. } | Op::AddNorm { .. } => {}
         }
     }
     Ok(stages)
+}
+
+/// The gate of a network beside the experts of the route that `ops` follow.
+fn share_of<'a>(ops: impl Iterator<Item = &'a Op>, rows: Buffer) -> Option<VectorId> {
+    ops.take_while(|op| !matches!(op, Op::Route { .. })).find_map(|op| match op {
+        Op::Gated { normed, gated, .. } if *normed == rows => gated.share,
+        _ => None,
+    })
 }
 
 /// Logits of `rows` outputs from `first` on, to the start of their buffer.

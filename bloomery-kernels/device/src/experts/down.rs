@@ -1,4 +1,4 @@
-//! The second half: `out[token] += sum over slots of weight * down_e hidden[pair]`.
+//! The second half: `out[token] (+)= sum over slots of weight * down_e hidden[pair]`.
 //!
 //! Every block takes some of the output columns for all groups, rounds all pairs' hidden values, and keeps the products of its
 //! columns until it has all of them.
@@ -186,7 +186,10 @@ pub(crate) unsafe fn down<C: Formats, const T: usize>(args: DownArgs) {
     let source = Source { x: args.hidden, gain: 0, eps: 0.0, cols: args.cols, rows: pairs };
     let fill = Rows { class: C::CLASS, source, norms: 0, raw: 0, raw_bytes: 0, to: places.rows };
     // What the first sums are added to, loaded long before they are there.
-    let early = target(&args, first_column, columns, thread()).map_or(0.0, |(to, _, _)| ld_global_f32(to));
+    let early = match target(&args, first_column, columns, thread()) {
+        Some((to, _, _)) if args.replace == 0 => ld_global_f32(to),
+        _ => 0.0,
+    };
     fill.fill();
 
     let mut left = turns;
@@ -212,7 +215,7 @@ pub(crate) unsafe fn down<C: Formats, const T: usize>(args: DownArgs) {
     // The weighted products of every token's slots, in the order of the slots.
     let mut at = thread();
     while let Some((to, token, column)) = target(&args, first_column, columns, at) {
-        let old = if at == thread() { early } else { ld_global_f32(to) };
+        let old = if at == thread() || args.replace != 0 { early } else { ld_global_f32(to) };
         let (mut sum, mut slot) = (0.0, 0);
         while slot < groups.used() {
             let pair = token * groups.used() + slot;

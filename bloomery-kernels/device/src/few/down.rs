@@ -1,4 +1,4 @@
-//! The second half: `out[token] += sum over slots of weight * down_e hidden[pair]`.
+//! The second half: `out[token] (+)= sum over slots of weight * down_e hidden[pair]`.
 //!
 //! A block takes rows of tiles for all experts, one after the other, and so has all that a token's sum needs.
 
@@ -83,7 +83,7 @@ pub(crate) unsafe fn down(args: DownArgs) {
         Turns { args: &args, groups, count, across, start, y, end: y + more, group: start.0, block: start.1 };
     let mut supply = turns;
     let mut ring = Ring::start(at + places.bytes, warp, args.stage_bytes, args.stages, &mut supply);
-    let source = Source { x: hidden, gain: 0, up: 0, eps: 0.0, cols };
+    let source = Source { x: hidden, gain: 0, up: 0, act: 0, eps: 0.0, cols };
     let rows = Rows { source, layout, at: at + places.rows, squares: 0 };
     await_predecessors();
     release_successor();
@@ -100,7 +100,7 @@ pub(crate) unsafe fn down(args: DownArgs) {
         };
         // What the first sums are added to, loaded long before they are there.
         let (_, exists, to) = target(thread());
-        let old = if exists { ld_global_f32(to) } else { 0.0 };
+        let old = if exists && args.replace == 0 { ld_global_f32(to) } else { 0.0 };
         // Sums of pairs, whichever group they are in: `[blocks][pairs][16]`.
         let sums = Sums { at: results, tokens: pairs };
         while turns.group < count {
@@ -126,7 +126,7 @@ pub(crate) unsafe fn down(args: DownArgs) {
         while i < 16 * tokens {
             let (token, exists, to) = target(i);
             if exists {
-                let old = if i == thread() { old } else { ld_global_f32(to) };
+                let old = if i == thread() || args.replace != 0 { old } else { ld_global_f32(to) };
                 let (mut sum, mut slot) = (0.0, 0);
                 while slot < groups.used() {
                     let pair = token * groups.used() + slot;

@@ -1,11 +1,11 @@
-//! The first half: `hidden[pair] = silu(gate_e n) * (up_e n)`.
+//! The first half: `hidden[pair] = act(gate_e n) * (up_e n)`.
 //!
 //! Work is a row of tiles of both matrices of an expert for all its tokens; blocks take neighbouring ones.
 
 use super::super::abi::few::{GateUpArgs, RESULT, Stack, gate_up_places};
 use super::super::abi::rounded::Layout;
 use super::super::groups::{Group, Groups};
-use super::super::math::silu;
+use super::super::math::activated;
 use super::super::rounded::{Rows, Source, columns};
 use super::super::simt::{
     await_predecessors, barrier, block, blocks, divide, lane, release_successor, shared_base, st_global_f32,
@@ -82,7 +82,7 @@ pub(crate) unsafe fn gate_up(args: GateUpArgs) {
     let GateUpArgs { x, gain, eps, cols, tokens, scales, .. } = args;
     let layout = Layout { blocks: cols.div_ceil(256), scales, rows: tokens };
     let (at, places) = (shared_base(), gate_up_places(layout, args.round));
-    let source = Source { x, gain, up: 0, eps, cols };
+    let source = Source { x, gain, up: 0, act: 0, eps, cols };
     let rows = Rows { source, layout, at: at + places.rows, squares: at + places.squares };
     let gains = rows.first_gains();
     await_predecessors();
@@ -138,7 +138,7 @@ pub(crate) unsafe fn gate_up(args: GateUpArgs) {
                 let gate = sums.of_row(0, (2, across), member, i % 16);
                 let up = sums.of_row(1, (2, across), member, i % 16);
                 let to = u64::from(of.member(member)) * u64::from(args.gate.rows) + u64::from(row);
-                st_global_f32(args.hidden + 4 * to, silu(gate) * up);
+                st_global_f32(args.hidden + 4 * to, activated(args.act, gate) * up);
             }
             before += of.members;
             y += 1;

@@ -100,7 +100,7 @@ pub(crate) unsafe fn project(args: ProjectArgs) {
     let ProjectArgs { x, gain, eps, cols, tokens, scales, round, .. } = args;
     let layout = Layout { blocks: cols.div_ceil(256), scales, rows: tokens };
     let (at, places) = (shared_base(), project_places(layout, round));
-    let source = Source { x, gain, up: 0, eps, cols };
+    let source = Source { x, gain, up: 0, act: 0, eps, cols };
     let rows = Rows { source, layout, at: at + places.rows, squares: at + places.squares };
     let (first, count) = share(args.tiles, block(), blocks());
     let across = layout.blocks;

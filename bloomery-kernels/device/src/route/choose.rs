@@ -4,9 +4,10 @@ use super::super::abi::route::{RouteArgs, stride};
 use super::super::math::exp;
 use super::super::simt::{
     await_predecessors, ballot, block, lane, ld_global_u32, ld_relaxed_u32x4, release_successor, shfl,
-    shfl_xor_f32, st_global_f32, st_global_u32, st_global_u32x4, warp, warp_max, warps,
+    shfl_xor_f32, st_global_f32, st_global_u32, st_global_u32x4, warp, warp_barrier, warp_max, warps,
 };
 use super::keys::{LEAST, NAN, logit};
+use super::scored::{self, wanted};
 
 /// The experts of rows whose logits are there: a warp each.
 ///
@@ -65,6 +66,13 @@ unsafe fn of_lanes<const PER: usize>(args: &RouteArgs, row: u32) {
             break;
         }
     }
+    let scored = wanted(args);
+    let (mut expert, mut weight) = (0, 0.0);
+    if scored {
+        (expert, weight) = scored::choose(args, row, held, keys);
+        // They were looked up again.
+        warp_barrier();
+    }
     let mut i = 0;
     while i < PER {
         if i < held {
@@ -72,6 +80,24 @@ unsafe fn of_lanes<const PER: usize>(args: &RouteArgs, row: u32) {
         }
         i += 4;
     }
+    if !scored {
+        (expert, weight) = by_logits(args, first, held, keys);
+    }
+    if lane() < args.used {
+        let at = 4 * u64::from(row * args.used + lane());
+        st_global_u32(args.experts + at, if row < live { expert } else { u32::MAX });
+        st_global_f32(args.weights + at, if row < live { weight } else { 0.0 });
+    }
+}
+
+/// The expert and the weight of slot `lane()` by softmax.
+#[inline(always)]
+unsafe fn by_logits<const PER: usize>(
+    args: &RouteArgs,
+    first: u32,
+    held: usize,
+    mut keys: [u32; PER],
+) -> (u32, f32) {
     let logits = keys;
     // A NaN is chosen as if it were minus infinity.
     let (mut nans, mut i) = (0, 0);
@@ -134,10 +160,5 @@ unsafe fn of_lanes<const PER: usize>(args: &RouteArgs, row: u32) {
         divisor += shfl_xor_f32(divisor, 2);
         divisor += shfl_xor_f32(divisor, 1);
     }
-    if lane() < args.used {
-        let at = 4 * u64::from(row * args.used + lane());
-        let weight = power / divisor * args.scale;
-        st_global_u32(args.experts + at, if row < live { expert } else { u32::MAX });
-        st_global_f32(args.weights + at, if row < live { weight } else { 0.0 });
-    }
+    (expert, power / divisor * args.scale)
 }

@@ -6,9 +6,11 @@
 //! waited for runs already.
 
 use super::super::abi::route::{RouteArgs, SLAB, partials, stride};
+use super::super::math::sigmoid;
 use super::super::simt::{
-    await_predecessors, barrier, block, blocks, divide, ld_global_f32x4, ld_shared_f32, release_successor,
-    shared_base, st_global_f32x4, st_relaxed_u32, st_shared_f32, thread, threads, warp, warps,
+    await_predecessors, barrier, block, blocks, divide, fma, lane, ld_global_f32x4, ld_shared_f32,
+    release_successor, shared_base, shfl_xor_f32, st_global_f32, st_global_f32x4, st_relaxed_u32,
+    st_shared_f32, thread, threads, warp, warps,
 };
 use super::choose::choose;
 use super::keys::key;
@@ -85,8 +87,7 @@ pub(crate) unsafe fn route<const E: usize>(args: RouteArgs) {
         barrier();
         let mut row = group;
         while row < rows {
-            let start = 4 * u64::from(first_row + row) * u64::from(cols);
-            normed(&args, start, ld_shared_f32(inverses + 4 * row));
+            normed(&args, first_row + row, ld_shared_f32(inverses + 4 * row), inverses + 4 * args.share);
             row += groups;
         }
     }
@@ -174,13 +175,15 @@ unsafe fn pass<const E: usize>(
     out
 }
 
-/// Writes the row that starts at byte `start`, normalised.
+/// Writes row `row`, normalised, and its product with the gate, if there is one, through a sigmoid; `sums` are
+/// [`GATE_BYTES`](super::super::abi::route::GATE_BYTES) of shared memory.
 ///
 /// # Safety
 /// The contract of [`route`]; every thread of the block gets here.
 #[inline(always)]
-pub(super) unsafe fn normed(args: &RouteArgs, start: u64, inverse: f32) {
-    let mut at = 4 * thread();
+pub(super) unsafe fn normed(args: &RouteArgs, row: u32, inverse: f32, sums: u32) {
+    let start = 4 * u64::from(row) * u64::from(args.cols);
+    let (mut at, mut sum) = (4 * thread(), 0.0);
     while at < args.cols {
         let place = 4 * u64::from(at);
         let (x, gain) = (ld_global_f32x4(args.x + start + place), ld_global_f32x4(args.gain + place));
@@ -190,6 +193,28 @@ pub(super) unsafe fn normed(args: &RouteArgs, start: u64, inverse: f32) {
             i += 1;
         }
         st_global_f32x4(args.normed + start + place, out);
+        if args.gate != 0 {
+            let (gate, mut i) = (ld_global_f32x4(args.gate + place), 0);
+            while i < 4 {
+                sum = fma(out[i], gate[i], sum);
+                i += 1;
+            }
+        }
         at += 4 * threads();
+    }
+    if args.gate != 0 {
+        let mut mask = 16;
+        while mask > 0 {
+            sum += shfl_xor_f32(sum, mask);
+            mask /= 2;
+        }
+        if lane() == 0 {
+            st_shared_f32(sums + 4 * warp(), sum);
+        }
+        barrier();
+        if thread() == 0 {
+            st_global_f32(args.gates + 4 * u64::from(row), sigmoid(ascending(sums, warps())));
+        }
+        barrier();
     }
 }

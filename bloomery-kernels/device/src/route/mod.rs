@@ -17,6 +17,7 @@ mod few;
 mod group;
 mod keys;
 mod many;
+mod scored;
 mod sums;
 
 pub(crate) use choose::route_choose;

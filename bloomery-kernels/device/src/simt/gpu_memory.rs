@@ -239,6 +239,15 @@ pub(crate) unsafe fn ld_global_u32(at: u64) -> u32 {
     out
 }
 
+/// Brings the bytes around an address into the second-level cache.
+///
+/// # Safety
+/// `at` is valid for reads.
+#[inline(always)]
+pub(crate) unsafe fn prefetch(at: u64) {
+    asm!("prefetch.global.L2 [{}];", in(reg64) at, options(nostack));
+}
+
 /// A float of global memory.
 ///
 /// # Safety

@@ -369,3 +369,7 @@ pub(crate) unsafe fn copy_async4(to: u32, from: u64) {
     let _ = (shared::<u32>(to), global::<u32>(from));
     with(|place| place.open.push((to, from, 4)));
 }
+
+pub(crate) unsafe fn prefetch(at: u64) {
+    let _ = global::<u8>(at);
+}

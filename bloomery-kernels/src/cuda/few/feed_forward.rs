@@ -80,7 +80,7 @@ pub(in super::super) fn gate_up(
         stages: 0,
         stage_bytes: tile_bytes(op.gate.format().id()),
         round: 1,
-        reserved: 0,
+        act: op.act(),
     };
     let mut uses = op.gate_up_uses();
     uses.extend(rounded.map(|rows| rows.values.memory().clone()));
@@ -120,7 +120,7 @@ pub(in super::super) fn down(
         scales: scales(class),
         stages: 0,
         stage_bytes: tile_bytes(op.down.format().id()),
-        reserved: 0,
+        replace: (!op.accumulate).into(),
     };
     let mut uses = op.down_uses();
     uses.extend(rounded.map(|rows| rows.values.memory().clone()));

@@ -86,10 +86,10 @@ pub(in super::super) fn feed_forward(
 
     let rounded = Rows::new(&mut workspace, pairs, hidden, scales[1])?;
     let shape = (pairs, hidden, scales[1]);
-    launches.push(round((&gates, Some(&ups)), None, shape, &rounded));
+    launches.push(round((&gates, Some((&ups, op.act()))), None, shape, &rounded));
     match routed {
         None => {
-            let targets = [Target { accumulate: true, ..target(down, out) }];
+            let targets = [Target { accumulate: op.accumulate, ..target(down, out) }];
             launches.push(products(info, &rounded, shape, &whose(1), &targets)?);
         }
         Some(routed) => {

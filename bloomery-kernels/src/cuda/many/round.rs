@@ -55,9 +55,9 @@ impl Rows {
     }
 }
 
-/// The kernel that rounds `rows` rows of `x`, normalised or with `up`, to `to`. The caller has checked lengths.
+/// The kernel that rounds `rows` rows of `x`, normalised or with `up` and an activation, to `to`. The caller has checked lengths.
 pub(in super::super) fn round(
-    (x, up): (&Span<f32>, Option<&Span<f32>>),
+    (x, up): (&Span<f32>, Option<(&Span<f32>, u32)>),
     norm: Option<&(Span<f32>, f32)>,
     (rows, cols, scales): (usize, usize, u32),
     to: &Rows,
@@ -65,12 +65,12 @@ pub(in super::super) fn round(
     let args = RoundArgs {
         x: x.address(),
         gain: norm.map_or(0, |(gain, _)| gain.address()),
-        up: up.map_or(0, Span::address),
+        up: up.map_or(0, |(up, _)| up.address()),
         to: to.argument(0, cols, scales),
         eps: norm.map_or(0.0, |norm| norm.1),
         cols: cols as u32,
         scales,
-        reserved: 0,
+        act: up.map_or(0, |(_, act)| act),
     };
     let mut uses = vec![x.memory().clone(), to.values.memory().clone()];
     uses.extend(norm.map(|(gain, _)| gain.memory().clone()));

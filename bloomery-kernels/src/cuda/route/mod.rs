@@ -10,8 +10,8 @@ use super::launch::Grid;
 use super::memory::Allocation;
 use super::module::{Entry, ROUTE};
 use super::{CudaError, DeviceInfo, Launch, Span, Weight};
-use crate::abi::route::{self, CHAIN, EXPERTS, ROWS, RouteArgs, SLAB, USED};
-use crate::cpu::{RouterScore, RouterSpec};
+use crate::abi::route::{self, CHAIN, EXPERTS, GATE_BYTES, GROUPS, ROWS, RouteArgs, SLAB, USED};
+use crate::cpu::RouterSpec;
 
 const ONE: Entry<RouteArgs> = Entry::new(&ROUTE, "route_1");
 const TWO: Entry<RouteArgs> = Entry::new(&ROUTE, "route_2");
@@ -23,9 +23,30 @@ const CHOOSE: Entry<RouteArgs> = Entry::new(&ROUTE, "route_choose");
 
 const NAME: &str = "route";
 
+/// What scores are, where they are not a softmax of the logits alone.
+#[derive(Debug, Clone, Default)]
+pub struct Scores {
+    /// A score is the sigmoid of its logit.
+    pub sigmoid: bool,
+    /// `[experts]`, added to scores when experts are chosen, not to their weights.
+    pub bias: Option<Span<f32>>,
+    /// Groups of neighbouring experts, and how many of them experts are chosen from: those with the largest values. The value of a
+    /// group is its largest score, with sigmoids the sum of its two largest, biases included.
+    pub groups: Option<(usize, usize)>,
+}
+
+/// The gate of a network that every row goes through beside its experts.
+#[derive(Debug, Clone)]
+pub struct Share {
+    /// `[cols]`.
+    pub gate: Span<f32>,
+    /// `[rows]`: the sigmoid of the product of a row, normalised, and the gate.
+    pub out: Span<f32>,
+}
+
 /// `normed = norm(x)`, and the experts of every row by its logits `router normed`.
 ///
-/// Experts are those with the largest logits, of equal ones the lower number first; a NaN counts as minus infinity. A row's
+/// Experts are those with the largest scores, of equal ones the lower number first; a NaN counts as minus infinity. A row's
 /// bits depend on no other row, nor on how many there are.
 #[derive(Debug, Clone)]
 pub struct Route {
@@ -39,6 +60,10 @@ pub struct Route {
     pub router: Weight,
     /// How to choose.
     pub spec: RouterSpec,
+    /// By which scores.
+    pub scores: Scores,
+    /// What else is computed of the rows.
+    pub share: Option<Share>,
     /// `[rows][used]`: the experts of a row by descending weight.
     pub experts: Span<u32>,
     /// `[rows][used]`.
@@ -70,6 +95,13 @@ impl Route {
             .into_iter()
             .chain([&self.experts, &self.scratch].map(|span| span.memory().clone()))
             .chain(self.live.as_ref().map(|live| live.memory().clone()))
+            .chain(self.scores.bias.as_ref().map(|bias| bias.memory().clone()))
+            .chain(
+                self.share
+                    .iter()
+                    .flat_map(|share| [&share.gate, &share.out])
+                    .map(|span| span.memory().clone()),
+            )
             .chain([self.router.data().memory().clone()])
             .collect();
         let router = self.router.data().len() as u64;
@@ -82,7 +114,8 @@ impl Route {
     }
 
     fn arguments(&self) -> Result<RouteArgs, CudaError> {
-        let Self { x, norm: (gain, eps), normed, router, spec, experts, weights, live, scratch } = self;
+        let Self { x, norm: (gain, eps), normed, router, spec, experts, weights, live, scratch, .. } = self;
+        let Self { scores, share, .. } = self;
         let (format, cols, count) = (router.format(), router.cols(), router.rows());
         if !matches!(format, Format::F32 | Format::F16 | Format::BF16) {
             return Err(CudaError::NoProduct { what: "a router", format });
@@ -116,8 +149,25 @@ impl Route {
         let addresses = x.address() | gain.address() | normed.address() | scratch.address() | router_address;
         let rule = || "a multiple of 16".to_owned();
         CudaError::require(NAME, "an address", addresses, addresses.is_multiple_of(16), rule)?;
-        let plain = spec.score == RouterScore::Softmax && spec.groups.is_none();
-        require("scores of a router that are not softmax, or groups", 1, plain, &|| "0".to_owned())?;
+        let (groups, open) = scores.groups.unwrap_or_default();
+        if scores.groups.is_some() {
+            // Two experts, so that there are two largest.
+            let fits =
+                groups > 0 && groups <= GROUPS as usize && count.is_multiple_of(groups) && count / groups > 1;
+            let rule = || format!("1 to {GROUPS}, of two experts or more each");
+            require("groups of experts", groups, fits, &rule)?;
+            let enough = open <= groups && open * (count / groups) >= used;
+            require("groups of a row", open, enough, &|| format!("at most {groups}, with {used} experts"))?;
+        }
+        equal("biases", scores.bias.as_ref().map_or(count, Span::len), count)?;
+        if let Some(Share { gate, out }) = share {
+            equal("weights of the share's gate", gate.len(), cols)?;
+            equal("shares", out.len(), rows)?;
+            let aligned = gate.address().is_multiple_of(16);
+            CudaError::require(NAME, "the gate's address", gate.address(), aligned, || {
+                "a multiple of 16".to_owned()
+            })?;
+        }
         Ok(RouteArgs {
             x: x.address(),
             gain: gain.address(),
@@ -127,6 +177,9 @@ impl Route {
             experts: experts.address(),
             weights: weights.address(),
             live: live.as_ref().map_or(0, Span::address),
+            bias: scores.bias.as_ref().map_or(0, Span::address),
+            gate: share.as_ref().map_or(0, |share| share.gate.address()),
+            gates: share.as_ref().map_or(0, |share| share.out.address()),
             eps: *eps,
             scale: spec.scale,
             cols: cols as u32,
@@ -137,6 +190,10 @@ impl Route {
             renormalize: spec.renormalize.into(),
             share: 0,
             choosers: 0,
+            sigmoid: scores.sigmoid.into(),
+            groups: groups as u32,
+            open: open as u32,
+            reserved: 0,
         })
     }
 }
@@ -167,7 +224,7 @@ fn few(args: RouteArgs, info: &DeviceInfo, bytes: Bytes, uses: Vec<std::sync::Ar
     let room = (info.processors / 4).max(1);
     let choosers = args.rows.div_ceil(threads / 32).min(blocks).min(room);
     let sums = share * (experts + 1) * route::partials(args.cols.div_ceil(SLAB));
-    let grid = Grid { blocks, threads, shared_bytes: 4 * (sums + share) };
+    let grid = Grid { blocks, threads, shared_bytes: 4 * (sums + share) + GATE_BYTES };
     Launch::new(entry, grid, RouteArgs { share, choosers, ..args }, bytes.rows + bytes.router, uses)
 }
 
@@ -178,7 +235,11 @@ fn many(
     uses: &[std::sync::Arc<Allocation>],
 ) -> Vec<Launch> {
     let slabs = args.cols.div_ceil(SLAB);
-    let grid = Grid { blocks: args.rows, threads: threads(args.cols), shared_bytes: 4 * slabs };
+    let grid = Grid {
+        blocks: args.rows,
+        threads: threads(args.cols),
+        shared_bytes: 16 * slabs.div_ceil(4) + GATE_BYTES,
+    };
     let norm = Launch::new(NORM, grid, args, bytes.rows, uses.to_vec());
     let tiles = |side: u32| args.rows.div_ceil(side) * args.count.div_ceil(side);
     // Large tiles read less, small ones are more.

@@ -17,8 +17,9 @@ fn every_format() {
                 let data = place.buffer(&vec![0_u8; rows * cols * format.block_bytes()]);
                 let (ids, out) = (place.buffer(&[0_u32]), place.poison::<f32>(cols));
                 let table = Weight::new(format, rows, cols, data.span()).unwrap();
-                let error =
-                    Embed { table, ids: ids.span(), out: out.span() }.launch(place.info()).unwrap_err();
+                let error = Embed { table, ids: ids.span(), scale: 1.0, out: out.span() }
+                    .launch(place.info())
+                    .unwrap_err();
                 assert!(matches!(error, CudaError::NoProduct { .. }), "{error}");
                 continue;
             }
@@ -35,15 +36,19 @@ fn every_format() {
                 _ => weights(format, rows * cols, 3),
             };
             let mut rng = Rng::new(5);
+            // Half of the formats scaled.
+            let scale = if format.id() % 2 == 0 { 1.0 } else { 6.5 };
             let ids: Vec<u32> = (0..9).map(|_| rng.below(rows) as u32).collect();
             let mut expected = vec![0.0; ids.len() * cols];
             cpu.embed(Matrix::new(format, rows, cols, &data).unwrap(), &ids, &mut expected).unwrap();
+            expected.iter_mut().for_each(|value| *value *= scale);
             let table = Weight::new(format, rows, cols, place.buffer(&data).span()).unwrap();
             // The last one is not in the table.
             let with_bad: Vec<u32> = ids.iter().copied().chain([rows as u32]).collect();
             expected.resize(with_bad.len() * cols, 0.0);
             let (ids, out) = (place.buffer(&with_bad), place.poison::<f32>(with_bad.len() * cols));
-            let launch = Embed { table, ids: ids.span(), out: out.span() }.launch(place.info()).unwrap();
+            let launch =
+                Embed { table, ids: ids.span(), scale, out: out.span() }.launch(place.info()).unwrap();
             place.run(&launch);
             let plain = |values: Vec<f32>| -> Vec<u32> {
                 values.iter().map(|v| if v.is_nan() { 1 } else { bits(&[*v])[0] }).collect()

@@ -4,7 +4,7 @@ use bloomery_gguf::Format;
 
 use super::super::testing::{Place, places};
 use super::super::{CudaError, FeedForward, Routed, Tuning, WeightStack};
-use super::oracle::{FORMATS, Rows, class, rounded, silu};
+use super::oracle::{FORMATS, Rows, activated, class, rounded};
 use crate::abi::shape::Class;
 use crate::cpu::testing::{Rng, bits, weights};
 use crate::cpu::{self, Activation, Cpu, Isa, Norm, Numerics, Pool, Scratch, Stack};
@@ -22,6 +22,8 @@ struct Case {
     used: usize,
     norm: bool,
     tuning: Tuning,
+    activation: Activation,
+    accumulate: bool,
 }
 
 struct Setup {
@@ -79,7 +81,10 @@ impl Case {
         let count = tokens.len();
         let part = |values: &[f32], width: usize| values[tokens.start * width..tokens.end * width].to_vec();
         let (x, gain) = (place.buffer(&part(&setup.x, self.cols)), place.buffer(&setup.gain));
-        let out = place.buffer(&part(&setup.before, self.outputs));
+        let out = match self.accumulate {
+            true => place.buffer(&part(&setup.before, self.outputs)),
+            false => place.poison(count * self.outputs),
+        };
         let hidden = place.poison::<f32>(FeedForward::hidden_len(count, self.pairs(), self.hidden));
         let experts = place.buffer(&setup.experts[tokens.start * self.used..tokens.end * self.used]);
         let weights = place.buffer(&part(&setup.weights, self.used));
@@ -109,7 +114,9 @@ impl Case {
                 seats: None,
             }),
             hidden: hidden.span(),
+            activation: self.activation,
             out: out.span(),
+            accumulate: self.accumulate,
             workspace,
             tuning: self.tuning,
         };
@@ -125,6 +132,11 @@ impl Case {
         }
         let expert = setup.experts[pair] as usize;
         (expert < self.count).then(|| (expert, f64::from(setup.weights[pair])))
+    }
+
+    /// What results are added to.
+    fn before(&self, setup: &Setup) -> Vec<f32> {
+        setup.before.iter().map(|value| if self.accumulate { *value } else { 0.0 }).collect()
     }
 
     fn verify(&self, setup: &Setup, tokens: usize, hidden: &[f32], out: &[f32]) {
@@ -148,11 +160,12 @@ impl Case {
                 for (i, found) in hidden.iter().enumerate() {
                     let (gate, gate_slack) = gates.product(expert * self.hidden + i, &x);
                     let (up, up_slack) = ups.product(expert * self.hidden + i, &x);
-                    // The slope of silu is at most 1.1; its exp has 2 ulp of an error that grows with the argument.
-                    let exact = silu(gate) * up;
-                    let slack = 1.1 * gate_slack * (up.abs() + up_slack)
-                        + silu(gate).abs() * up_slack
-                        + exact.abs() * ulp * 8.0
+                    // The slopes are at most 1.13; exp has 2 ulp and the error of its argument, which grows with it.
+                    let (active, inner) = activated(self.activation, gate);
+                    let exact = active * up;
+                    let slack = 1.13 * gate_slack * (up.abs() + up_slack)
+                        + active.abs() * up_slack
+                        + exact.abs() * ulp * (8.0 + 4.0 * inner.abs())
                         + 1e-30;
                     let found = f64::from(*found);
                     assert!(
@@ -168,7 +181,7 @@ impl Case {
                 }
             }
             for (column, (sum, slack)) in exact.into_iter().enumerate() {
-                let before = f64::from(setup.before[token * self.outputs + column]);
+                let before = f64::from(self.before(setup)[token * self.outputs + column]);
                 let found = f64::from(out[token * self.outputs + column]);
                 let slack = slack + (before.abs() + sum.abs()) * ulp;
                 let exact = before + sum;
@@ -190,7 +203,7 @@ impl Case {
             gate: stack(self.gate, self.hidden, self.cols, &setup.gate),
             up: stack(self.gate, self.hidden, self.cols, &setup.up),
             down: stack(self.down, self.outputs, self.hidden, &setup.down),
-            activation: Activation::Silu,
+            activation: self.activation,
         };
         let pairs: Vec<_> = (0..tokens * self.pairs()).map(|pair| self.route(setup, pair)).collect();
         let routes = cpu::Routes {
@@ -199,7 +212,7 @@ impl Case {
             experts: pairs.iter().map(|route| route.map_or(0, |route| route.0 as u32)).collect(),
             weights: pairs.iter().map(|route| route.map_or(0.0, |route| route.1 as f32)).collect(),
         };
-        let mut expected = setup.before[..tokens * self.outputs].to_vec();
+        let mut expected = self.before(setup)[..tokens * self.outputs].to_vec();
         cpu.experts(normed, &routes, &experts, &mut expected, &mut Scratch::default()).unwrap();
         let square = |values: &mut dyn Iterator<Item = f64>| values.map(|v| v * v).sum::<f64>().sqrt();
         let off = square(&mut expected.iter().zip(out).map(|(a, b)| f64::from(*a) - f64::from(*b)));
@@ -254,6 +267,8 @@ fn experts_of_every_format() {
                     used: 3,
                     norm: i % 2 == 1,
                     tuning: Tuning::default(),
+                    activation: Activation::Silu,
+                    accumulate: true,
                 };
                 case.check(&mut place, &[1, 2, 3, 5, 8, 9, 70]);
             }
@@ -281,6 +296,8 @@ fn mixed_formats_and_many_sharers() {
                 used,
                 norm: true,
                 tuning: Tuning::default(),
+                activation: Activation::Silu,
+                accumulate: true,
             };
             case.check(&mut place, &[1, 8, 12]);
         }
@@ -293,6 +310,9 @@ fn dense_layers() {
         for (gate, down) in
             [(Format::Q4_K, Format::Q6_K), (Format::Q8_0, Format::Q8_0), (Format::BF16, Format::F16)]
         {
+            // One adds, the others replace what is there.
+            let accumulate = gate == Format::Q4_K;
+            let activation = if accumulate { Activation::Silu } else { Activation::GeluTanh };
             let shape = if place.is_card() { [896, 4864, 896] } else { [256, 512, 5] };
             let [mut cols, hidden, outputs] = shape;
             if place.is_card() && class(gate) == Class::Wide {
@@ -308,6 +328,8 @@ fn dense_layers() {
                 used: 0,
                 norm: true,
                 tuning: Tuning::default(),
+                activation,
+                accumulate,
             };
             case.check(&mut place, &[1, 2, 3, 5, 8, 9, 70]);
         }
@@ -360,7 +382,9 @@ fn many_rows_find_the_seats_of_experts() {
                 up,
                 down,
                 hidden: place.poison(FeedForward::hidden_len(rows, used, size)).span(),
+                activation: Activation::Silu,
                 out: out.span(),
+                accumulate: true,
                 workspace: Some(place.poison::<u8>(room).span()),
                 tuning: Tuning::default(),
             };
@@ -400,7 +424,9 @@ fn bad_calls_are_refused() {
             up: stack.clone(),
             down: stack.clone(),
             hidden: x.span(),
+            activation: Activation::Silu,
             out: x.span(),
+            accumulate: true,
             workspace: None,
             tuning: Tuning::default(),
         };

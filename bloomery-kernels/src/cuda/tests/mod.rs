@@ -4,6 +4,7 @@ mod attention;
 mod candidates;
 mod census;
 mod copies;
+mod delta;
 mod embed;
 mod experts;
 mod gate;

@@ -1,7 +1,7 @@
 //! Normalised and rounded rows are the CPU's, bit for bit.
 
 use super::super::testing::places;
-use super::super::{NormQuantize, Rounded};
+use super::super::{AddNorm, NormQuantize, Rounded};
 use crate::cpu::testing::{Rng, bits};
 use crate::cpu::{Cpu, Form, Isa, Norm, Numerics, Pool, Quantized};
 
@@ -109,5 +109,30 @@ fn bad_calls_are_refused() {
         assert!(NormQuantize { cols: 128, ..op.clone() }.launch(place.info()).is_err());
         let odd = NormQuantize { x: x.slice(1..257).unwrap(), rows: 1, normed: None, ..op };
         assert!(odd.launch(place.info()).is_err());
+    }
+}
+
+#[test]
+fn normalised_rows_are_added() {
+    let cpu = Cpu::new(Pool::new(std::num::NonZeroUsize::MIN), Isa::detect(), Numerics::Fast);
+    for mut place in places() {
+        for (count, cols) in [(1, 8), (3, 96), (2, 1152), (33, 320)] {
+            let mut rng = Rng::new(cols as u64);
+            let (x, gain, before) = (rng.normals(count * cols), rng.normals(cols), rng.normals(count * cols));
+            let mut normed = x.clone();
+            cpu.rms_norm(&x, count, Norm { gain: &gain, eps: 1e-6 }, &mut normed).unwrap();
+            let (xs, gains, out) = (place.buffer(&x), place.buffer(&gain), place.buffer(&before));
+            let op = AddNorm { x: xs.span(), cols, norm: (gains.span(), 1e-6), out: out.span() };
+            let launch = op.launch(place.info()).unwrap();
+            place.run(&launch);
+            for ((found, before), normed) in place.read(&out).iter().zip(&before).zip(&normed) {
+                // The CPU rounds the product, the sum both do.
+                let most = f32::EPSILON * (normed.abs() + (before + normed).abs());
+                assert!((found - (before + normed)).abs() <= most, "{found}, not {before} + {normed}");
+            }
+            let error = AddNorm { out: xs.span(), ..op.clone() }.launch(place.info()).unwrap_err();
+            assert!(error.to_string().ends_with("must be apart from x"), "{error}");
+            assert!(AddNorm { cols: 4, ..op }.launch(place.info()).is_err());
+        }
     }
 }

@@ -3,7 +3,7 @@
 use bloomery_gguf::{Format, blocks, blocks::Block, dequantize};
 
 use crate::abi::shape::{self, Class};
-use crate::cpu::{Form, Isa, Quantized};
+use crate::cpu::{Activation, Form, Isa, Quantized};
 
 /// Formats that have products on a card.
 pub(super) const FORMATS: [Format; 9] = [
@@ -84,7 +84,11 @@ fn add_offsets<B: Block>(data: &[u8], magnitudes: &mut [f64]) {
     }
 }
 
-/// z / (1 + e^-z).
-pub(super) fn silu(z: f64) -> f64 {
-    z / (1.0 + (-z).exp())
+/// A gate after its activation, and what its sigmoid was taken of.
+pub(super) fn activated(activation: Activation, z: f64) -> (f64, f64) {
+    let inner = match activation {
+        Activation::GeluTanh => (8.0 / std::f64::consts::PI).sqrt() * (z + 0.044_715 * z.powi(3)),
+        _ => z,
+    };
+    (z / (1.0 + (-inner).exp()), inner)
 }

@@ -3,7 +3,7 @@
 use bloomery_gguf::Format;
 
 use super::super::testing::{Place, places};
-use super::super::{CudaError, Route, Span, Weight};
+use super::super::{CudaError, Route, Scores, Share, Span, Weight};
 use crate::cpu::testing::{Rng, bits, weights};
 use crate::cpu::{Cpu, Isa, Matrix, Norm, Numerics, Pool, RouterSpec, Routes, Scratch};
 
@@ -74,6 +74,8 @@ impl Case {
                 normed: normed.span(),
                 router: router.clone(),
                 spec: *spec,
+                scores: Scores::default(),
+                share: None,
                 experts: experts.span(),
                 weights: weights.span(),
                 live: live.as_ref().map(|live| live.span()),
@@ -200,6 +202,116 @@ fn tiles_of_both_sizes_have_the_same_logits() {
     assert_eq!(few.weights, all.weights[..33 * 4]);
 }
 
+/// Experts and weights of a row by the definition.
+fn scored(logits: &[f64], used: usize, rule: (&Scores, &[f32], bool)) -> (Vec<u32>, Vec<f64>) {
+    let (scores, bias, renormalize) = rule;
+    let total: f64 = logits.iter().map(|logit| logit.exp()).sum();
+    let score = |logit: &f64| match scores.sigmoid {
+        true => 1.0 / (1.0 + (-logit).exp()),
+        false => logit.exp() / total,
+    };
+    let weights: Vec<f64> = logits.iter().map(score).collect();
+    let mut ranks: Vec<f64> =
+        weights.iter().zip(bias).map(|(weight, bias)| weight + f64::from(*bias)).collect();
+    if let Some((count, open)) = scores.groups {
+        let each = logits.len() / count;
+        let value = |group: usize| {
+            let mut all = ranks[group * each..][..each].to_vec();
+            all.sort_by(|a, b| b.total_cmp(a));
+            all[0] + if scores.sigmoid { all[1] } else { 0.0 }
+        };
+        let mut groups: Vec<usize> = (0..count).collect();
+        groups.sort_by(|a, b| value(*b).total_cmp(&value(*a)));
+        let closed = groups.split_off(open);
+        for group in closed {
+            ranks[group * each..][..each].fill(f64::NEG_INFINITY);
+        }
+    }
+    let mut chosen: Vec<u32> = (0..logits.len() as u32).collect();
+    chosen.sort_by(|a, b| ranks[*b as usize].total_cmp(&ranks[*a as usize]));
+    chosen.truncate(used);
+    let sum: f64 = chosen.iter().map(|expert| weights[*expert as usize]).sum();
+    let divisor = if renormalize { sum } else { 1.0 };
+    let weights = chosen.iter().map(|expert| weights[*expert as usize] / divisor * 2.5).collect();
+    (chosen, weights)
+}
+
+#[test]
+fn scores_with_biases_and_groups() {
+    let mut place = place();
+    let cols = 64;
+    for (count, used, sigmoid, has_bias, groups) in [
+        (16, 4, true, true, None),
+        (64, 6, false, false, None),
+        (160, 6, false, false, Some((8, 3))),
+        (256, 8, true, true, Some((8, 4))),
+        (64, 8, false, true, Some((32, 5))),
+        (30, 2, true, false, Some((15, 1))),
+    ] {
+        for (rows, renormalize) in [(1, true), (3, false), (34, true)] {
+            let mut rng = Rng::new(count as u64);
+            let (x, gain) = (rng.normals(rows * cols), rng.normals(cols));
+            // Logits that are apart.
+            let router: Vec<f32> = rng.normals(count * cols).into_iter().map(|v| 0.2 * v).collect();
+            let bias: Vec<f32> =
+                rng.normals(count).into_iter().map(|v| if has_bias { 0.2 * v } else { 0.0 }).collect();
+            let gate = rng.normals(cols);
+            let biases = place.buffer(&bias);
+            let scores = Scores { sigmoid, bias: has_bias.then(|| biases.span()), groups };
+            let spec = RouterSpec { scale: 2.5, renormalize, ..RouterSpec::softmax(used) };
+            let scratch = place.buffer(&vec![0_u32; Route::scratch_len(rows, count)]);
+            let (experts, weights) = (place.poison::<u32>(rows * used), place.poison::<f32>(rows * used));
+            let (normed, shares) = (place.poison::<f32>(rows * cols), place.poison::<f32>(rows));
+            let gates = place.buffer(&gate);
+            let bytes: Vec<u8> = router.iter().flat_map(|v| v.to_le_bytes()).collect();
+            let op = Route {
+                x: place.buffer(&x).span(),
+                norm: (place.buffer(&gain).span(), EPS),
+                normed: normed.span(),
+                router: Weight::new(Format::F32, count, cols, place.buffer(&bytes).span()).unwrap(),
+                spec,
+                scores: scores.clone(),
+                share: Some(Share { gate: gates.span(), out: shares.span() }),
+                experts: experts.span(),
+                weights: weights.span(),
+                live: None,
+                scratch: scratch.span(),
+            };
+            for launch in op.launches(place.info()).unwrap() {
+                place.run(&launch);
+            }
+            assert!(place.read(&scratch).iter().all(|key| *key == 0), "scratch memory is not cleared");
+            let (experts, weights, shares) =
+                (place.read(&experts), place.read(&weights), place.read(&shares));
+            for (row, x) in x.chunks(cols).enumerate() {
+                let square: f64 = x.iter().map(|v| f64::from(*v).powi(2)).sum();
+                let inverse = (square / cols as f64 + f64::from(EPS)).sqrt().recip();
+                let dot = |w: &[f32]| -> f64 {
+                    let value = |((x, gain), w): ((&f32, &f32), &f32)| {
+                        f64::from(*x) * f64::from(*gain) * f64::from(*w)
+                    };
+                    x.iter().zip(&gain).zip(w).map(value).sum::<f64>() * inverse
+                };
+                let logits: Vec<f64> = router.chunks(cols).map(dot).collect();
+                let (chosen, expected) = scored(&logits, used, (&scores, &bias, renormalize));
+                let name = format!("row {row} of {rows}, {used} of {count}, {scores:?}");
+                assert_eq!(experts[row * used..][..used], chosen, "{name}");
+                for (found, expected) in weights[row * used..][..used].iter().zip(&expected) {
+                    // Some 80 roundings of logits of about 2, and as many of their exponentials' sum.
+                    let off = (f64::from(*found) - expected).abs();
+                    assert!(off <= 2e-5 * expected, "{name}: {found}, not {expected}");
+                }
+                let share = 1.0 / (1.0 + (-dot(&gate)).exp());
+                assert!(
+                    (f64::from(shares[row]) - share).abs() <= 1e-5,
+                    "{name}: {}, not {share}",
+                    shares[row]
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn what_is_not_a_number_comes_last() {
     let mut place = place();
@@ -242,6 +354,8 @@ fn bad_calls_are_refused() {
         normed: normed.span(),
         router: matrix(&mut place, Format::F32, 8),
         spec: RouterSpec::softmax(2),
+        scores: Scores::default(),
+        share: None,
         experts: experts.span(),
         weights: weights.span(),
         live: None,
@@ -262,6 +376,17 @@ fn bad_calls_are_refused() {
     assert_eq!(error.to_string(), "route: scratch values is 255, must be at least 256");
     let error = refused(Route { normed: x.span(), ..op.clone() }, &place);
     assert_eq!(error.to_string(), "route: normed values is 128, must be apart from x");
+    let groups = |count, used| Scores { groups: Some((count, used)), ..Scores::default() };
+    let error = refused(Route { scores: groups(8, 2), ..op.clone() }, &place);
+    assert_eq!(
+        error.to_string(),
+        "route: groups of experts is 8, must be 1 to 32, of two experts or more each"
+    );
+    let error = refused(Route { scores: groups(4, 5), ..op.clone() }, &place);
+    assert_eq!(error.to_string(), "route: groups of a row is 5, must be at most 4, with 2 experts");
+    let short = Some(Share { gate: x.slice(0..32).unwrap(), out: weights.slice(0..2).unwrap() });
+    let error = refused(Route { share: short, ..op.clone() }, &place);
+    assert_eq!(error.to_string(), "route: weights of the share's gate is 32, must be 64");
     let odd = x.slice(0..63).unwrap();
     assert!(Route { x: odd, ..op }.launches(place.info()).is_err());
 }

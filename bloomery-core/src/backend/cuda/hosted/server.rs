@@ -147,8 +147,7 @@ impl Server {
             down: stack(stacks.down)?,
             activation: match stacks.act {
                 Act::Silu => Activation::Silu,
-                // Refused by the plan.
-                Act::GeluTanh => Activation::Silu,
+                Act::GeluTanh => Activation::GeluTanh,
             },
         };
         self.spent.bytes += self.distinct() * self.expert_bytes(layer);

@@ -11,6 +11,7 @@ use super::waves::Waves;
 use crate::backend::cuda::frame::Frame;
 use crate::backend::cuda::ops::feed_forward;
 use crate::backend::cuda::walk::{Hand, Stage};
+use crate::def::Act;
 use crate::program::Buffer;
 
 /// The card goes on without the host after so long, longer than any answer takes and than the host's own patience.
@@ -55,6 +56,7 @@ pub(in crate::backend::cuda) struct Experts {
     pub(in crate::backend::cuda) layer: usize,
     pub(in crate::backend::cuda) used: usize,
     pub(in crate::backend::cuda) normed: Buffer,
+    pub(in crate::backend::cuda) act: Act,
     pub(in crate::backend::cuda) out: Buffer,
 }
 
@@ -138,8 +140,8 @@ impl Slots {
             used: op.used,
             seats: None,
         };
-        let stacks = self.pools[pool].stacks();
-        let mut block = feed_forward::block(frame, op.normed, None, Some(routed.clone()), stacks, op.out)?;
+        let stacks = (self.pools[pool].stacks(), op.act);
+        let mut block = feed_forward::block(frame, op.normed, Some(routed.clone()), stacks, op.out)?;
         // Kernels for many rows sort them by expert, of which there are fewer than slots.
         let numbers = if block.sorts() { Numbers::Experts } else { Numbers::Seats };
         if block.sorts() {

@@ -1,8 +1,10 @@
 //! Feed-forward blocks, routed and dense.
 
+use bloomery_kernels::cpu::Activation;
 use bloomery_kernels::cuda::{CudaError, FeedForward, Launch, Routed, Tuning, WeightStack};
 
 use crate::backend::cuda::frame::Frame;
+use crate::def::Act;
 use crate::program::{Buffer, ExpertStacks, Gain, Gated};
 use crate::weights::MatrixId;
 
@@ -36,10 +38,10 @@ pub(in crate::backend::cuda) fn routed(
         used,
         seats: None,
     };
-    block(frame, x, None, Some(routed), stacks, out)?.launches(frame.info)
+    block(frame, x, Some(routed), (stacks, experts.act), out)?.launches(frame.info)
 }
 
-/// One network for all rows.
+/// One network for all rows. Its share of each row, if it has one, is what the route before it left.
 pub(in crate::backend::cuda) fn dense(
     frame: &Frame<'_>,
     x: Buffer,
@@ -48,28 +50,46 @@ pub(in crate::backend::cuda) fn dense(
     out: Buffer,
 ) -> Result<Vec<Launch>, CudaError> {
     let stack = |id: MatrixId| WeightStack::dense(frame.model.matrix(id));
-    block(frame, x, norm, None, [gated.gate, gated.up, gated.down].map(stack), out)?.launches(frame.info)
+    let stacks = [gated.gate, gated.up, gated.down].map(stack);
+    let routed = match gated.share {
+        None => None,
+        Some(_) => Some(shared(frame, x)?),
+    };
+    let norm = norm.map(|norm| frame.model.norm(norm));
+    let block = block(frame, x, routed, (stacks, gated.act), out)?;
+    FeedForward { norm, accumulate: gated.accumulate, ..block }.launches(frame.info)
 }
 
-/// What a step's launches of a block are made of.
+/// Every row's only expert is the network, and its weight the share.
+fn shared(frame: &Frame<'_>, x: Buffer) -> Result<Routed, CudaError> {
+    let rows = frame.rows_of(x.rows);
+    let (experts, weights) = (frame.memory.firsts.slice(0..rows)?, frame.memory.shares.slice(0..rows)?);
+    Ok(Routed { experts, weights, used: 1, seats: None })
+}
+
+/// What a step's launches of a block are made of, without a norm.
 pub(in crate::backend::cuda) fn block(
     frame: &Frame<'_>,
     x: Buffer,
-    norm: Option<Gain>,
     routed: Option<Routed>,
-    [gate, up, down]: [WeightStack; 3],
+    ([gate, up, down], act): ([WeightStack; 3], Act),
     out: Buffer,
 ) -> Result<FeedForward, CudaError> {
     Ok(FeedForward {
         x: frame.span(x)?,
         rows: frame.rows_of(x.rows),
-        norm: norm.map(|norm| frame.model.norm(norm)),
+        norm: None,
         routed,
         gate,
         up,
         down,
         hidden: frame.memory.ffn.span(),
+        activation: match act {
+            Act::Silu => Activation::Silu,
+            Act::GeluTanh => Activation::GeluTanh,
+        },
         out: frame.span(out)?,
+        accumulate: true,
         workspace: Some(frame.memory.workspace.span()),
         tuning: Tuning::default(),
     })

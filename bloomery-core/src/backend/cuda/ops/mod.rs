@@ -1,7 +1,9 @@
 //! Ops as launches: one file each, the only places that know the kernels' arguments.
 
+pub(super) mod add_norm;
 pub(super) mod attend;
 pub(super) mod candidates;
+pub(super) mod delta;
 pub(super) mod embed;
 pub(super) mod feed_forward;
 pub(super) mod gate;

@@ -2,16 +2,19 @@
 
 use bloomery_gguf::Format;
 use bloomery_kernels::cpu::RouterSpec;
-use bloomery_kernels::cuda::{CudaError, Launch, Route};
+use bloomery_kernels::cuda::{CudaError, Launch, Route, Scores as CardScores, Share};
 
 use crate::backend::cuda::frame::Frame;
 use crate::backend::cuda::support::without;
-use crate::def::Scores;
+use crate::def::{Groups, Scores};
 use crate::program::{Buffer, Gain, Routing};
-use crate::weights::Packed;
+use crate::weights::{Packed, VectorId};
 
 /// Experts of a layer, and of a row, that the kernels choose from and choose.
 const MOST: (usize, usize) = (512, 16);
+
+/// Groups of experts, at most.
+const MOST_GROUPS: usize = 32;
 
 /// Why there is no kernel for a router, if there is none.
 pub(in crate::backend::cuda) fn unsupported(
@@ -19,12 +22,20 @@ pub(in crate::backend::cuda) fn unsupported(
     matrices: &[Packed<'_>],
     used: usize,
 ) -> Option<String> {
-    if routing.bias.is_some() || routing.spec.groups.is_some() || routing.spec.scores != Scores::Softmax {
-        return Some("sigmoid scores, a bias of the choice, or groups of experts".to_owned());
-    }
     let router = &matrices[routing.weight.index()];
     if !matches!(router.format, Format::F32 | Format::F16 | Format::BF16) || !router.cols.is_multiple_of(4) {
         return Some(without(router, "router"));
+    }
+    if let Some(Groups { count, used: open }) = routing.spec.groups {
+        let (experts, whole) = (router.rows, count > 0 && router.rows.is_multiple_of(count));
+        if !whole
+            || count > MOST_GROUPS
+            || experts / count < 2
+            || open > count
+            || open * (experts / count) < used
+        {
+            return Some(format!("{used} of {experts} experts in {open} of {count} groups"));
+        }
     }
     let too_many = router.rows > MOST.0 || used > MOST.1;
     too_many.then(|| format!("{used} of {} experts are more than {} of {}", router.rows, MOST.1, MOST.0))
@@ -39,18 +50,31 @@ pub(in crate::backend::cuda) fn launches(
     frame: &Frame<'_>,
     [x, normed]: [Buffer; 2],
     norm: Gain,
-    router: Routing,
+    (router, share): (Routing, Option<VectorId>),
     used: usize,
 ) -> Result<Vec<Launch>, CudaError> {
     let mut spec = RouterSpec::softmax(used);
     (spec.renormalize, spec.scale) = (router.spec.renormalize, router.spec.scale);
     let rows = frame.rows_of(x.rows);
+    let share = match share {
+        None => None,
+        Some(gate) => {
+            let out = frame.memory.shares.slice(0..rows)?;
+            Some(Share { gate: frame.model.vector(gate), out })
+        }
+    };
     let route = Route {
         x: frame.span(x)?,
         norm: frame.model.norm(norm),
         normed: frame.span(normed)?,
         router: frame.model.matrix(router.weight).clone(),
         spec,
+        scores: CardScores {
+            sigmoid: router.spec.scores == Scores::Sigmoid,
+            bias: router.bias.map(|id| frame.model.vector(id)),
+            groups: router.spec.groups.map(|groups| (groups.count, groups.used)),
+        },
+        share,
         experts: frame.memory.experts.slice(0..rows * used)?,
         weights: frame.memory.expert_weights.slice(0..rows * used)?,
         live: None,

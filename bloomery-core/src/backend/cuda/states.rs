@@ -1,0 +1,79 @@
+//! Recurrent states of all delta layers in the memory of a card.
+
+use bloomery_kernels::cuda::{Buffer, CudaError, Device, Span, Stream};
+
+use crate::backend::Batch;
+use crate::program::{DeltaId, Program};
+use crate::state::StateId;
+
+/// For every layer `[slots][values of its part of a state]`.
+#[derive(Debug)]
+pub(super) struct States {
+    layers: Vec<(Buffer<f32>, usize)>,
+}
+
+impl States {
+    pub(super) fn new(device: &Device, program: &Program, slots: usize) -> Result<Self, CudaError> {
+        let layer = |len: usize| Ok((device.alloc(slots * len)?, len));
+        let layers = program.deltas.iter().map(|delta| layer(delta.net.state_len()));
+        Ok(Self { layers: layers.collect::<Result<_, CudaError>>()? })
+    }
+
+    /// All slots of a layer.
+    pub(super) fn layer(&self, id: DeltaId) -> Span<f32> {
+        self.layers[id.0].0.span()
+    }
+
+    /// Bytes of one state over all layers.
+    pub(super) fn bytes(&self) -> usize {
+        self.layers.iter().map(|(_, len)| 4 * len).sum()
+    }
+
+    /// An error unless all states of a step have slots: kernels take a number beyond for none.
+    pub(super) fn check(&self, batch: &Batch<'_>) -> Result<(), CudaError> {
+        let Some((memory, len)) = self.layers.first() else { return Ok(()) };
+        let saved = batch.saves.iter().map(|(_, state)| *state);
+        batch.states.iter().copied().flatten().chain(saved).try_for_each(|state| {
+            let start = state as usize * len;
+            memory.slice(start..start + len).map(drop)
+        })
+    }
+
+    /// Appends a state to `out`.
+    pub(super) fn read(
+        &self,
+        stream: &mut Stream,
+        state: StateId,
+        out: &mut Vec<u8>,
+    ) -> Result<(), CudaError> {
+        self.parts(state).try_for_each(|part| {
+            let part = part?;
+            let start = out.len();
+            out.resize(start + part.len(), 0);
+            stream.download(&part, &mut out[start..])
+        })
+    }
+
+    /// Writes what [`read`](Self::read) gave.
+    pub(super) fn write(
+        &self,
+        stream: &mut Stream,
+        state: StateId,
+        mut bytes: &[u8],
+    ) -> Result<(), CudaError> {
+        self.parts(state).try_for_each(|part| {
+            let part = part?;
+            let (now, rest) = bytes.split_at(part.len().min(bytes.len()));
+            bytes = rest;
+            stream.upload(now, &part)
+        })
+    }
+
+    /// The layers' parts of a state.
+    fn parts(&self, state: StateId) -> impl Iterator<Item = Result<Span<u8>, CudaError>> {
+        self.layers.iter().map(move |(memory, len)| {
+            let start = state as usize * len;
+            Ok(memory.slice(start..start + len)?.cast())
+        })
+    }
+}
