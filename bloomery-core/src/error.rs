@@ -7,6 +7,7 @@ use bloomery_kernels::cpu::KernelError;
 
 use crate::chat::TemplateError;
 use crate::constrain::ConstraintError;
+use crate::decide::HeadError;
 use crate::residency::HeatError;
 use crate::sampling::SamplingError;
 use crate::tokenizer::TokenizerError;
@@ -72,6 +73,9 @@ pub enum LoadError {
         /// Their names.
         names: Vec<String>,
     },
+    /// A decision head is broken, or does not fit the model.
+    #[error(transparent)]
+    Head(#[from] HeadError),
     /// A shape there is no kernel for.
     #[error("kernel: {0}")]
     Kernel(#[from] KernelError),
@@ -238,6 +242,12 @@ pub enum EngineError {
         /// Pages that no session has.
         free: usize,
         /// Pages of the pool.
+        total: usize,
+    },
+    /// There is no slot for the recurrent state of a session, and none that could be taken from a prefix.
+    #[error("all {total} slots for recurrent states are in use")]
+    NoStateSlot {
+        /// Slots in all.
         total: usize,
     },
     /// The pool was to change its size, and there are no experts that could give or take memory.

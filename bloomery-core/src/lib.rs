@@ -24,6 +24,7 @@ mod arch;
 mod backend;
 pub mod chat;
 pub mod constrain;
+pub mod decide;
 pub mod def;
 #[cfg(feature = "demo")]
 mod demo;

@@ -221,7 +221,6 @@ impl Program {
     }
 
     /// Values of a sequence's recurrent state; 0 where there are no recurrent layers.
-    #[expect(dead_code, reason = "the pool of states comes next")]
     pub(crate) fn state_len(&self) -> usize {
         self.deltas.iter().map(|delta| delta.net.state_len()).sum()
     }

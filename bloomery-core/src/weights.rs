@@ -149,7 +149,6 @@ impl Weights {
     }
 
     /// Heads, rows and columns.
-    #[expect(dead_code, reason = "products by heads come next")]
     pub(crate) fn heads_shape(&self, id: HeadsId) -> (usize, usize, usize) {
         let Heads { view, transposed } = &self.heads[id.0];
         let (rows, cols) = if *transposed { (view.cols, view.rows) } else { (view.rows, view.cols) };
@@ -157,7 +156,6 @@ impl Weights {
     }
 
     /// The matrices of all heads in f32, rows after rows.
-    #[expect(dead_code, reason = "products by heads come next")]
     pub(crate) fn heads_values(&self, gguf: &Gguf, id: HeadsId) -> Result<Vec<f32>, LoadError> {
         let Heads { view, transposed } = &self.heads[id.0];
         let values = floats(&view.tensor, &view.pieces(gguf))?;
@@ -226,6 +224,10 @@ impl Weights {
         self.stacks[id.0].format()
     }
 
+    pub(crate) fn heads_ids(&self) -> impl Iterator<Item = HeadsId> {
+        (0..self.heads.len()).map(HeadsId)
+    }
+
     pub(crate) fn vector_ids(&self) -> impl Iterator<Item = VectorId> {
         (0..self.vectors.len()).map(VectorId)
     }
@@ -279,6 +281,12 @@ impl Weights {
 }
 
 impl VectorId {
+    pub(crate) fn index(self) -> usize {
+        self.0
+    }
+}
+
+impl HeadsId {
     pub(crate) fn index(self) -> usize {
         self.0
     }

@@ -9,7 +9,7 @@ mod common;
 use std::num::NonZeroUsize;
 
 use bloomery_core::{Engine, Isa, KvType, Logits, Numerics, Snapshot, Turn};
-use common::{ALL, Fixture, all_logits};
+use common::{Fixture, ON_CPU, all_logits};
 
 fn bits(logits: &[f32]) -> Vec<u32> {
     logits.iter().map(|x| x.to_bits()).collect()
@@ -21,7 +21,7 @@ fn engine(fixture: &Fixture, sessions: usize) -> Engine {
 
 #[test]
 fn chunks_of_a_prompt_give_the_whole() {
-    for fixture in ALL.map(Fixture::read) {
+    for fixture in ON_CPU.map(Fixture::read) {
         for numerics in [Numerics::Fast, Numerics::Exact] {
             let engine = fixture.engine(numerics);
             let whole = bits(&all_logits(&engine, &fixture.ids, usize::MAX));
@@ -35,7 +35,15 @@ fn chunks_of_a_prompt_give_the_whole() {
 
 #[test]
 fn threads_and_instruction_sets_do_not_show() {
-    for fixture in ["llama-k-q8_0", "qwen3moe-k-q3_k_m", "qwen3moe-k-q4_k_m"].map(Fixture::read) {
+    let names = [
+        "llama-k-q8_0",
+        "qwen3moe-k-q3_k_m",
+        "qwen3moe-k-q4_k_m",
+        "gemma3-small-bf16",
+        "qwen35moe-k-q4_k_m",
+        "deepseek2-k-q4_k_m",
+    ];
+    for fixture in names.map(Fixture::read) {
         let whole = bits(&all_logits(&engine(&fixture, 1), &fixture.ids, usize::MAX));
         for isa in Isa::available() {
             for threads in [1, 2, 3] {
@@ -50,32 +58,44 @@ fn threads_and_instruction_sets_do_not_show() {
 
 #[test]
 fn sessions_that_share_steps_do_not_see_each_other() {
-    let fixture = Fixture::read("qwen3moe-k-q4_k_m");
-    let engine = engine(&fixture, 3);
-    let solo: Vec<Vec<u32>> =
-        [1, 20, 90].map(|len| bits(&all_logits(&engine, &fixture.ids[..len], usize::MAX))).to_vec();
-    let mut sessions: Vec<_> = (0..3).map(|_| engine.session().unwrap()).collect();
-    let mut turns: Vec<_> = sessions
-        .iter_mut()
-        .zip([1, 20, 90])
-        .map(|(session, len)| Turn::new(session, &fixture.ids[..len], Logits::All))
-        .collect();
-    engine.step(&mut turns).unwrap();
-    for (turn, solo) in turns.iter().zip(&solo) {
-        assert!(bits(turn.logits()) == *solo);
+    let names = ["qwen3moe-k-q4_k_m", "gemma3-k-q4_k_m", "qwen35moe-small-bf16", "deepseek2-k-q4_k_m"];
+    for fixture in names.map(Fixture::read) {
+        let engine = engine(&fixture, 3);
+        let solo: Vec<Vec<u32>> =
+            [1, 20, 90].map(|len| bits(&all_logits(&engine, &fixture.ids[..len], usize::MAX))).to_vec();
+        let mut sessions: Vec<_> = (0..3).map(|_| engine.session().unwrap()).collect();
+        let mut turns: Vec<_> = sessions
+            .iter_mut()
+            .zip([1, 20, 90])
+            .map(|(session, len)| Turn::new(session, &fixture.ids[..len], Logits::All))
+            .collect();
+        engine.step(&mut turns).unwrap();
+        for (turn, solo) in turns.iter().zip(&solo) {
+            assert!(bits(turn.logits()) == *solo, "{}", fixture.name);
+        }
     }
 }
 
 #[test]
 fn forks_cuts_and_snapshots_continue_like_a_straight_run() {
-    for kv in [KvType::F16, KvType::F32, KvType::Q8_0] {
-        let fixture = Fixture::read("qwen3moe-k-q4_k_m");
+    let cases = [
+        ("qwen3moe-k-q4_k_m", KvType::F16),
+        ("qwen3moe-k-q4_k_m", KvType::F32),
+        ("qwen3moe-k-q4_k_m", KvType::Q8_0),
+        ("gemma3-small-bf16", KvType::F16),
+        ("qwen35moe-small-bf16", KvType::F16),
+        ("qwen35moe-k-q4_k_m", KvType::Q8_0),
+        ("deepseek2-small-bf16", KvType::F16),
+        ("deepseek2-k-q4_k_m", KvType::Q8_0),
+    ];
+    for (name, kv) in cases {
+        let fixture = Fixture::read(name);
         let build = || fixture.builder().kv(kv).sessions(2).plan().unwrap().load(|_| {}).unwrap();
         let engine = build();
         let straight = all_logits(&engine, &fixture.ids, usize::MAX);
         let after = |n: usize| bits(&straight[(n - 1) * fixture.vocab..][..fixture.vocab]);
         // Inside a page, at its end, and just past it.
-        for cut in [1, 63, 64, 65, 100] {
+        for cut in [1, 63, 64, 65, 70] {
             let mut session = engine.session().unwrap();
             session.prefill(&fixture.ids).unwrap();
             session.truncate(cut).unwrap();
@@ -83,7 +103,7 @@ fn forks_cuts_and_snapshots_continue_like_a_straight_run() {
             // The fork goes another way and must leave the original alone.
             fork.prefill(&[fixture.ids[0]; 70]).unwrap();
             let again = bits(session.prefill(&fixture.ids[cut..]).unwrap());
-            assert!(again == after(fixture.ids.len()), "{kv:?} cut at {cut}");
+            assert!(again == after(fixture.ids.len()), "{name} {kv:?} cut at {cut}");
             drop(fork);
             session.truncate(cut).unwrap();
             let bytes = session.snapshot().unwrap().to_bytes();
@@ -92,7 +112,7 @@ fn forks_cuts_and_snapshots_continue_like_a_straight_run() {
             restored.restore(&Snapshot::from_bytes(&bytes).unwrap()).unwrap();
             assert_eq!(restored.tokens(), &fixture.ids[..cut]);
             let next = bits(restored.prefill(&fixture.ids[cut..cut + 1]).unwrap());
-            assert!(next == after(cut + 1), "{kv:?} restored at {cut}");
+            assert!(next == after(cut + 1), "{name} {kv:?} restored at {cut}");
         }
     }
 }

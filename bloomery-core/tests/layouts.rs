@@ -9,16 +9,22 @@ use bloomery_core::{Context, Engine};
 use bloomery_gguf::{Format, Gguf, Tensor, Writer};
 use common::{Fixture, all_logits, model_path};
 
-/// The logits of a rewritten file, and those of the original.
+/// Compares a rewritten file with the original.
 fn compare(name: &'static str, rewrite: impl Fn(&Gguf, &mut Writer<'_>)) {
+    compare_as(name, "other", &[], rewrite);
+}
+
+/// Compares a file rewritten in the way `what`, without the metadata `dropped`, with the original.
+fn compare_as(name: &'static str, what: &str, dropped: &[&str], rewrite: impl Fn(&Gguf, &mut Writer<'_>)) {
     let fixture = Fixture::read(name);
     let gguf = Gguf::open(model_path(name)).unwrap();
     let mut writer = Writer::new();
-    for (key, value) in gguf.metadata().iter() {
+    for (key, value) in gguf.metadata().iter().filter(|(key, _)| !dropped.contains(key)) {
         writer.set(key, value.clone());
     }
     rewrite(&gguf, &mut writer);
-    let path = std::env::temp_dir().join(format!("bloomery-layout-{}-{name}.gguf", std::process::id()));
+    let path =
+        std::env::temp_dir().join(format!("bloomery-layout-{}-{name}-{what}.gguf", std::process::id()));
     writer.write_file(&path).unwrap();
     let engine =
         Engine::builder(path.as_path()).context(Context::Tokens(512)).plan().unwrap().load(|_| {}).unwrap();
@@ -26,7 +32,7 @@ fn compare(name: &'static str, rewrite: impl Fn(&Gguf, &mut Writer<'_>)) {
     std::fs::remove_file(&path).unwrap();
     let expected = all_logits(&fixture.engine(Default::default()), &fixture.ids[..40], usize::MAX);
     let bits = |logits: &[f32]| logits.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-    assert!(bits(&found) == bits(&expected), "{name}");
+    assert!(bits(&found) == bits(&expected), "{name} {what}");
 }
 
 fn copy(gguf: &Gguf, writer: &mut Writer<'_>, tensor: &Tensor) {
@@ -107,4 +113,88 @@ fn a_head_equal_to_the_embedding_is_the_tied_model() {
         let table = gguf.tensor("token_embd.weight").unwrap();
         writer.tensor("output.weight", &table.dims, table.format, gguf.data(table).to_vec()).unwrap();
     });
+}
+
+#[test]
+fn merged_queries_with_gates_are_the_same_model() {
+    compare("qwen35moe-k-q4_k_m", |gguf, writer| {
+        for tensor in gguf.tensors() {
+            match tensor.name.strip_suffix("attn_q.weight") {
+                Some(layer) if same_formats(gguf, layer) => {
+                    let parts = ["attn_q.weight", "attn_k.weight", "attn_v.weight"];
+                    merge(gguf, writer, layer, &parts, "attn_qkv.weight", 1);
+                }
+                None if ["attn_k.weight", "attn_v.weight"].iter().any(|part| {
+                    tensor.name.strip_suffix(part).is_some_and(|layer| same_formats(gguf, layer))
+                }) => {}
+                _ => copy(gguf, writer, tensor),
+            }
+        }
+    });
+}
+
+/// Whether one tensor can hold the layer's projections.
+fn same_formats(gguf: &Gguf, layer: &str) -> bool {
+    let format = |part: &str| gguf.tensor(&format!("{layer}{part}")).map(|tensor| tensor.format);
+    format("attn_q.weight") == format("attn_k.weight") && format("attn_q.weight") == format("attn_v.weight")
+}
+
+/// The matrix that makes keys and values of a latent, from the two halves of an absorbed file in BF16: of every head the key's
+/// rows, which are the columns of its matrix in `attn_k_b`, then the value's.
+fn whole(gguf: &Gguf, writer: &mut Writer<'_>, layer: &str) {
+    let [keys, values] =
+        ["attn_k_b.weight", "attn_v_b.weight"].map(|part| gguf.tensor(&format!("{layer}{part}")).unwrap());
+    let [nope, latent, heads] = [0, 1, 2].map(|i| keys.dims[i] as usize);
+    let value = values.dims[1] as usize;
+    let (of_keys, of_values) = (gguf.data(keys), gguf.data(values));
+    assert_eq!((keys.format, values.format), (Format::BF16, Format::BF16));
+    let mut bytes = Vec::new();
+    for head in 0..heads {
+        for row in 0..nope {
+            for column in 0..latent {
+                let at = 2 * ((head * latent + column) * nope + row);
+                bytes.extend_from_slice(&of_keys[at..at + 2]);
+            }
+        }
+        let size = 2 * value * latent;
+        bytes.extend_from_slice(&of_values[head * size..(head + 1) * size]);
+    }
+    let dims = [latent as u64, (heads * (nope + value)) as u64];
+    writer.tensor(format!("{layer}attn_kv_b.weight"), &dims, Format::BF16, bytes).unwrap();
+}
+
+#[test]
+fn keys_and_values_of_latents_in_one_matrix_are_the_same_model() {
+    let dropped = ["deepseek2.attention.key_length_mla", "deepseek2.attention.value_length_mla"];
+    compare_as("deepseek2-small-bf16", "whole", &dropped, |gguf, writer| {
+        let meta = gguf.metadata();
+        for (key, value) in [("head_count_kv", 4_u32), ("key_length", 24), ("value_length", 16)] {
+            assert!(meta.get(&format!("deepseek2.attention.{key}")).is_some());
+            writer.set(format!("deepseek2.attention.{key}"), value);
+        }
+        for tensor in gguf.tensors() {
+            match tensor.name.strip_suffix("attn_k_b.weight") {
+                Some(layer) => whole(gguf, writer, layer),
+                None if tensor.name.ends_with("attn_v_b.weight") => {}
+                None => copy(gguf, writer, tensor),
+            }
+        }
+    });
+}
+
+#[test]
+fn matrices_of_heads_may_lie_flat() {
+    for name in ["deepseek2-small-bf16", "deepseek2-k-q4_k_m"] {
+        compare_as(name, "flat", &[], |gguf, writer| {
+            for tensor in gguf.tensors() {
+                if tensor.name.ends_with("_b.weight") && tensor.dims.len() == 3 {
+                    let dims = [tensor.dims[0], tensor.dims[1] * tensor.dims[2]];
+                    let data = gguf.data(tensor).to_vec();
+                    writer.tensor(&tensor.name, &dims, tensor.format, data).unwrap();
+                } else {
+                    copy(gguf, writer, tensor);
+                }
+            }
+        });
+    }
 }

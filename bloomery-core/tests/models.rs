@@ -5,28 +5,37 @@
 //! rounded kernels do: medians over positions, because a router tie that flips moves one position by several units.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
+#![expect(clippy::print_stdout, reason = "how close the results are")]
 
+#[expect(dead_code, reason = "this binary uses a part of it")]
 mod common;
 
 use bloomery_core::{Engine, Logits, Numerics, Turn};
-use common::{ALL, Fixture, all_logits, argmax, kld, max_abs, median};
+use common::{Fixture, ON_CPU, all_logits, argmax, kld, max_abs, median};
 
 #[test]
 fn exact_numerics_match_the_reference() {
-    for fixture in ALL.map(Fixture::read) {
+    for fixture in ON_CPU.map(Fixture::read) {
         let engine = fixture.engine(Numerics::Exact);
         let logits = all_logits(&engine, &fixture.ids, usize::MAX);
+        // Gemma's quantised file was run by llama.cpp, whose GELU is a table of 16-bit floats.
+        let (abs_limit, kld_limit) =
+            if fixture.name == "gemma3-k-q4_k_m" { (1e-2, 1e-5) } else { (1e-3, 1e-7) };
+        let (mut worst, mut divergence) = (0.0_f32, 0.0_f64);
         for (&row, expected) in fixture.rows.iter().zip(fixture.logits.chunks_exact(fixture.vocab)) {
             let found = &logits[row * fixture.vocab..][..fixture.vocab];
             let (abs, kld) = (max_abs(expected, found), kld(expected, found));
-            assert!(abs <= 1e-3 && kld <= 1e-7, "{} row {row}: max abs {abs:e}, KLD {kld:e}", fixture.name);
+            let fits = abs <= abs_limit && kld <= kld_limit;
+            assert!(fits, "{} row {row}: max abs {abs:e}, KLD {kld:e}", fixture.name);
+            (worst, divergence) = (worst.max(abs), divergence.max(kld));
         }
+        println!("{}: max abs {worst:e}, KLD {divergence:e}", fixture.name);
     }
 }
 
 #[test]
 fn fast_numerics_stay_within_the_rounding_of_activations() {
-    for fixture in ALL.map(Fixture::read) {
+    for fixture in ON_CPU.map(Fixture::read) {
         let engine = fixture.engine(Numerics::Fast);
         let logits = all_logits(&engine, &fixture.ids, usize::MAX);
         let rows = fixture.rows.iter().zip(fixture.logits.chunks_exact(fixture.vocab));
@@ -37,8 +46,11 @@ fn fast_numerics_stay_within_the_rounding_of_activations() {
             })
             .unzip();
         let (abs, divergence) = (median(abs), median(divergence));
+        println!("{}: medians of max abs {abs:e}, KLD {divergence:e}", fixture.name);
         // BF16 weights keep f32 activations here: only the f16 cache rounds.
         let (abs_limit, kld_limit) = match fixture.name.rsplit_once('-').unwrap().1 {
+            // Through 27 layers differences grow eightfold: reordered float32 sums to 7e-5, where they are 9e-6 elsewhere.
+            "bf16" if fixture.name.starts_with("deepseek2") => (0.4, 1.6e-3),
             "bf16" => (0.05, 2e-4),
             "q8_0" => (0.3, 1.2e-3),
             _ => (0.5, 3e-3),
@@ -49,7 +61,7 @@ fn fast_numerics_stay_within_the_rounding_of_activations() {
 
 #[test]
 fn greedy_continuations_match_the_reference() {
-    for fixture in ALL.map(Fixture::read) {
+    for fixture in ON_CPU.map(Fixture::read) {
         assert_eq!(greedy(&fixture.engine(Numerics::Exact), &fixture), fixture.greedy, "{}", fixture.name);
         // Rounded activations may part from the reference where its best two tokens are closer than the tolerance.
         let fast = greedy(&fixture.engine(Numerics::Fast), &fixture);
@@ -71,7 +83,7 @@ fn greedy(engine: &Engine, fixture: &Fixture) -> Vec<u32> {
 
 #[test]
 fn experts_match_the_reference_in_every_layer() {
-    for fixture in ALL.map(Fixture::read).into_iter().filter(|fixture| !fixture.routes.is_empty()) {
+    for fixture in ON_CPU.map(Fixture::read).into_iter().filter(|fixture| !fixture.routes.is_empty()) {
         let engine = fixture.engine(Numerics::Exact);
         let mut session = engine.session().unwrap();
         let mut turn = [Turn::new(&mut session, &fixture.ids, Logits::All).traced()];

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::SystemTime;
 
 use bloomery_core::chat::ChatTemplate;
+use bloomery_core::decide::Decider;
 use bloomery_core::scheduler::{Counters, Scheduler};
 use bloomery_core::{Engine, EngineError};
 use serde_json::Value;
@@ -22,6 +23,8 @@ pub struct App {
     pub options: ServeOptions,
     /// The file's template, or the one that was named instead.
     pub template: Option<ChatTemplate>,
+    /// Of a decision model, which does nothing else.
+    pub decider: Option<Decider>,
     /// When the process started.
     pub started: SystemTime,
     /// How chats are laid out and replies are read.
@@ -45,9 +48,14 @@ impl App {
         let engine = scheduler.engine().clone();
         let template = template.or_else(|| engine.chat_template().cloned());
         let chat = ChatModel::new(template.clone(), &engine)?;
+        let decider = engine.decider().ok().map(|decider| match options.longest_decision {
+            Some(longest) => decider.with_longest(longest),
+            None => decider,
+        });
         Ok(Self {
             chat,
             engine,
+            decider,
             scheduler,
             options,
             template,
@@ -66,6 +74,6 @@ impl App {
     /// Positions that one request may use.
     #[must_use]
     pub fn context(&self) -> usize {
-        self.engine.context()
+        self.decider.as_ref().map_or(self.engine.context(), Decider::longest)
     }
 }

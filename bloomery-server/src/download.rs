@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use bloomery_core::hub::Event;
+use bloomery_core::hub::{Event, HubError, Reference};
 
 use crate::args::{HubOptions, Settings};
 use crate::exit::Failure;
@@ -11,17 +11,26 @@ use crate::exit::Failure;
 /// How often a download says how far it is.
 const PROGRESS: Duration = Duration::from_secs(2);
 
-/// Downloads the model that the settings name, if they name one, and puts its path there.
+/// Downloads the model that the settings name, if they name one, and the head, and puts their paths there.
 ///
 /// # Errors
 /// Whatever is wrong with the name, the hub, the connection or the disk.
 pub(crate) fn fetch(settings: &mut Settings) -> Result<(), Failure> {
-    let Some(reference) = &settings.hub.reference else { return Ok(()) };
+    let (model, head) = (&settings.hub.reference, &settings.hub.head);
+    if model.is_none() && head.is_none() {
+        return Ok(());
+    }
     let said = Mutex::new(Instant::now());
     let hub = settings.hub.hub()?.watch(move |event| log(event, &said));
-    let path = hub.model(reference).map_err(|error| Failure::from(error).about(reference.repo()))?;
-    settings.serve.model_path = path.display().to_string();
-    settings.engine.model = Some(path);
+    let about = |name: &Reference, error: HubError| Failure::from(error).about(name.repo());
+    if let Some(head) = head {
+        settings.engine.head = Some(hub.head(head).map_err(|error| about(head, error))?);
+    }
+    if let Some(model) = model {
+        let path = hub.model(model).map_err(|error| about(model, error))?;
+        settings.serve.model_path = path.display().to_string();
+        settings.engine.model = Some(path);
+    }
     Ok(())
 }
 

@@ -95,6 +95,8 @@ pub struct ServeOptions {
     pub tags: Vec<String>,
     /// The file, as it was named.
     pub model_path: String,
+    /// Tokens of the longest prompt of a decision; `None` is for the engine to choose.
+    pub longest_decision: Option<usize>,
     /// Generation parameters.
     pub params: Params,
     /// Use what is known of a prompt.
@@ -149,6 +151,7 @@ impl Default for ServeOptions {
             aliases: Vec::new(),
             tags: Vec::new(),
             model_path: String::new(),
+            longest_decision: None,
             params: Params::default(),
             cache_prompt: true,
             slots: true,

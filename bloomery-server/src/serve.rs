@@ -227,7 +227,9 @@ pub fn load(mut settings: Settings) -> Result<App, Failure> {
     let mut serve = settings.serve.clone();
     serve.params = settings.params(engine.default_params())?;
     // The first grammar of an engine needs the token trie, half a second for 150,000 tokens.
-    if let Err(error) = engine.constraint(&Grammar::json_object()) {
+    if engine.decider().is_err()
+        && let Err(error) = engine.constraint(&Grammar::json_object())
+    {
         tracing::warn!("requests with grammars will be refused: {error}");
     }
     let scheduler = Scheduler::new(engine, settings.engine.scheduler())?;

@@ -94,6 +94,7 @@ fn spelled<'a>(name: &'a str, row: &'a Row) -> Vec<&'a str> {
         "--ssl-key-file" => words.extend(["--ssl-cert-file", &row.value]),
         "--ssl-cert-file" => words.extend(["--ssl-key-file", &row.value]),
         "-hff" | "--hf-file" => words.extend(["-hf", "u/r"]),
+        "--head-config" => words.extend(["--head", "x"]),
         _ => {}
     }
     words
@@ -135,7 +136,7 @@ fn every_flag_is_known_in_every_spelling_and_lands_where_it_should() {
                 && !row.value.is_empty()
                 && row.fate == "honoured"
                 && !name.starts_with("--ssl")
-                && *name != "--hf-file"
+                && !["--hf-file", "--head-config"].contains(name)
             {
                 let attached = format!(
                     "{}={}",

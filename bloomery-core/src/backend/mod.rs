@@ -1,6 +1,5 @@
 //! What runs a program: the op vocabulary of [`crate::program`] on one kind of device.
 
-mod cache;
 mod cpu;
 #[cfg(feature = "cuda")]
 pub(crate) mod cuda;

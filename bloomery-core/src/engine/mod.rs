@@ -4,7 +4,10 @@ mod constrain;
 mod facts;
 mod readout;
 mod rebalance;
+mod recur;
 mod step;
+#[cfg(test)]
+mod tests;
 
 pub use facts::Facts;
 pub(crate) use readout::Readout;
@@ -22,6 +25,7 @@ use crate::backend::CudaBackend;
 use crate::backend::{Backend, CpuBackend, GraphFacts};
 use crate::chat::ChatTemplate;
 use crate::constrain::{Compiler, GrammarError};
+use crate::decide::Seat;
 use crate::def::ModelDef;
 use crate::draft::Price;
 use crate::error::{EngineError, LoadError, Term};
@@ -30,6 +34,7 @@ use crate::plan::{EngineBuilder, ModelSource, Placement, Plan, Progress};
 use crate::prefix::{PrefixCache, PrefixStats};
 use crate::residency::Traffic;
 use crate::session::Session;
+use crate::state::StatePool;
 use crate::tokenizer::Tokenizer;
 use crate::units::Bytes;
 
@@ -71,6 +76,8 @@ pub(crate) struct Inner {
     backend: Mutex<Box<dyn Backend>>,
     /// What steps take; held for moments only, and never while another lock is waited for.
     price: Mutex<Price>,
+    /// Of a decision model.
+    pub(crate) seat: Option<Arc<Seat>>,
     /// Made when the first constraint is asked for: a vocabulary of 150 000 takes half a second.
     compiler: OnceLock<Result<Compiler, GrammarError>>,
 }
@@ -94,13 +101,19 @@ impl Engine {
         let template = ChatTemplate::from_metadata(meta, text(tokenizer.bos()), text(tokenizer.eos()))?;
         let defaults = Params::from_metadata(meta)?;
         let facts = Facts::of(&plan.gguf)?;
-        let cache = PrefixCache::new(u32::try_from(plan.pages).unwrap_or(u32::MAX), plan.cache_ram);
+        let states =
+            StatePool::new(u32::try_from(plan.states.slots).unwrap_or(u32::MAX), plan.states.reserve);
+        let cache = PrefixCache::new(u32::try_from(plan.pages).unwrap_or(u32::MAX), states, plan.cache_ram);
         let bytes_per_token = plan.bytes_per_token();
         let fingerprint = fingerprint(&plan);
         let (model, context, terms) = (plan.def.clone(), plan.context, plan.terms.clone());
         let host_terms = plan.host_terms.clone();
         let (max_sessions, step_rows) = (plan.sessions, plan.step_rows);
         let (placement, device) = (plan.placement, plan.device());
+        let seat = match &plan.head {
+            Some(head) => Some(Arc::new(Seat::load(head, &plan.gguf, plan.threads, plan.isa)?)),
+            None => None,
+        };
         // The first step of a shape loads kernels on a card, the second captures a graph.
         let warming = if placement == Placement::Cpu { 0 } else { 2 };
         let backend = backend(plan, fingerprint, cache.pool.capacity(), progress)?;
@@ -124,6 +137,7 @@ impl Engine {
                 cache: Mutex::new(cache),
                 backend: Mutex::new(backend),
                 price: Mutex::new(Price::new(warming)),
+                seat,
                 compiler: OnceLock::new(),
             }),
         })

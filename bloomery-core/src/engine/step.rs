@@ -24,9 +24,15 @@ pub enum Logits {
 /// What one session wants done: `tokens` appended, and some logits back.
 #[derive(Debug)]
 pub struct Turn<'a> {
-    session: &'a mut Session,
+    pub(super) session: &'a mut Session,
     tokens: &'a [u32],
+    /// How many tokens the session owes, and they with `tokens`.
+    owed: (usize, Vec<u32>),
     want: Logits,
+    /// Positions that the session is going to have soon.
+    pub(super) goal: Option<usize>,
+    /// Whether it may go back to any of the tokens.
+    pub(super) checks: bool,
     hidden: bool,
     /// How much of the logits is looked at.
     needs: Needs,
@@ -53,7 +59,10 @@ impl<'a> Turn<'a> {
         Self {
             session,
             tokens,
+            owed: (0, Vec::new()),
             want,
+            goal: None,
+            checks: false,
             hidden: false,
             needs: Needs::All,
             trace: false,
@@ -75,6 +84,16 @@ impl<'a> Turn<'a> {
     #[must_use]
     pub fn needing(self, needs: Needs) -> Self {
         Self { needs: if self.want == Logits::All { Needs::All } else { needs }, ..self }
+    }
+
+    /// Says that these tokens are a part: the session will soon have so many positions.
+    pub(crate) fn toward(self, goal: usize) -> Self {
+        Self { goal: Some(goal), ..self }
+    }
+
+    /// Says that the session will be cut back to one of the tokens: all after the first are guesses.
+    pub(crate) fn checking(self) -> Self {
+        Self { checks: true, ..self }
     }
 
     /// Also reports the experts chosen for every token whose logits are wanted.
@@ -131,21 +150,34 @@ impl<'a> Turn<'a> {
         self.readout
     }
 
-    /// Whether the logits after token `index` of the turn are wanted.
+    /// What is run: tokens that the session owes, then those of the turn.
+    pub(super) fn fed(&self) -> &[u32] {
+        if self.owed.0 == 0 { self.tokens } else { &self.owed.1 }
+    }
+
+    /// Takes up what the session owes.
+    fn begin(&mut self) {
+        let owed = self.session.state.owed();
+        if !owed.is_empty() && !self.tokens.is_empty() {
+            self.owed = (owed.len(), [owed, self.tokens].concat());
+        }
+    }
+
+    /// Whether the logits after token `index` of what is run are wanted.
     fn wants(&self, index: usize) -> bool {
         match self.want {
             Logits::None => false,
-            Logits::Last => index + 1 == self.tokens.len(),
-            Logits::All => true,
+            Logits::Last => index + 1 == self.fed().len(),
+            Logits::All => index >= self.owed.0,
         }
     }
 }
 
 /// What one turn has in a step: its tokens `start..end`.
-struct Share {
-    turn: usize,
-    start: usize,
-    end: usize,
+pub(super) struct Share {
+    pub(super) turn: usize,
+    pub(super) start: usize,
+    pub(super) end: usize,
 }
 
 impl Engine {
@@ -156,14 +188,15 @@ impl Engine {
         for turn in turns.iter_mut() {
             turn.session.settle();
             self.check(turn)?;
+            turn.begin();
         }
         let mut backend = self.inner.backend()?;
-        let before: Vec<usize> = turns.iter().map(|turn| turn.session.len()).collect();
+        let before: Vec<usize> = turns.iter().map(|turn| turn.session.state.len()).collect();
         self.make_room(turns, backend.as_mut())?;
         let traffic = backend.traffic();
         let mut done = vec![0; turns.len()];
         loop {
-            let shares = self.shares(turns, &done);
+            let mut shares = self.shares(turns, &done);
             if shares.is_empty() {
                 // Both looks are taken by who has the backend, so that nobody else's steps are between them.
                 let travelled = backend
@@ -173,10 +206,10 @@ impl Engine {
                 turns.iter_mut().for_each(|turn| turn.travelled = travelled);
                 return Ok(());
             }
-            if let Err(error) = self.run(backend.as_mut(), turns, &before, &shares) {
+            if let Err(error) = self.run(backend.as_mut(), turns, &before, &mut shares) {
                 let mut cache = self.inner.cache();
                 for (turn, len) in turns.iter_mut().zip(before) {
-                    turn.session.state.truncate(len, &mut cache.pool);
+                    turn.session.state.truncate(len + turn.owed.0, &mut cache.pool);
                 }
                 return Err(error);
             }
@@ -204,14 +237,14 @@ impl Engine {
         let mut cache = self.inner.cache();
         let mut needed = 0;
         for index in 0..turns.len() {
-            let Turn { session, tokens, .. } = &mut turns[index];
-            needed += session.state.needs(tokens.len(), &cache.pool);
-            if cache.grow(&mut session.state, tokens, backend) {
+            let Turn { session, tokens, owed, .. } = &mut turns[index];
+            let fed = if owed.0 == 0 { *tokens } else { &owed.1 };
+            needed += session.state.needs(fed.len(), &cache.pool);
+            if cache.grow(&mut session.state, fed, backend) {
                 continue;
             }
             let rest = turns[index + 1..].iter();
-            needed +=
-                rest.map(|turn| turn.session.state.needs(turn.tokens.len(), &cache.pool)).sum::<usize>();
+            needed += rest.map(|turn| turn.session.state.needs(turn.fed().len(), &cache.pool)).sum::<usize>();
             for turn in &mut turns[..index] {
                 let before = turn.session.len() - turn.tokens.len();
                 turn.session.state.truncate(before, &mut cache.pool);
@@ -225,17 +258,17 @@ impl Engine {
     /// Splits the step's rows: turns with the fewest tokens left first, so that a long prompt does not hold up a
     /// decode.
     fn shares(&self, turns: &[Turn<'_>], done: &[usize]) -> Vec<Share> {
-        let mut order: Vec<usize> = (0..turns.len()).filter(|&i| done[i] < turns[i].tokens.len()).collect();
+        let mut order: Vec<usize> = (0..turns.len()).filter(|&i| done[i] < turns[i].fed().len()).collect();
         // A step brings back one kind of rows.
         if let Some(hidden) = order.first().map(|&i| turns[i].hidden) {
             order.retain(|&i| turns[i].hidden == hidden);
         }
-        order.sort_by_key(|&i| turns[i].tokens.len() - done[i]);
+        order.sort_by_key(|&i| turns[i].fed().len() - done[i]);
         let mut rows = self.step_rows();
         let mut shares = Vec::with_capacity(order.len());
         for turn in order {
             let start = done[turn];
-            let end = turns[turn].tokens.len().min(start + rows);
+            let end = turns[turn].fed().len().min(start + rows);
             if start == end {
                 break;
             }
@@ -250,8 +283,9 @@ impl Engine {
         backend: &mut dyn Backend,
         turns: &mut [Turn<'_>],
         before: &[usize],
-        shares: &[Share],
+        shares: &mut Vec<Share>,
     ) -> Result<(), EngineError> {
+        let states = self.assign_states(backend, turns, before, shares)?;
         let (mut tokens, mut positions, mut sequences, mut outputs) = (vec![], vec![], vec![], vec![]);
         for (sequence, share) in shares.iter().enumerate() {
             let (turn, first) = (&turns[share.turn], before[share.turn]);
@@ -259,7 +293,7 @@ impl Engine {
                 if turn.wants(index) {
                     outputs.push(tokens.len());
                 }
-                tokens.push(turn.tokens[index]);
+                tokens.push(turn.fed()[index]);
                 positions.push((first + index) as u32);
                 sequences.push(sequence);
             }
@@ -273,14 +307,16 @@ impl Engine {
             positions: &positions,
             sequences: &sequences,
             pages: &pages,
-            states: &[],
-            saves: &[],
+            states: &states.from,
+            saves: &states.saves,
             outputs: &outputs,
             want,
             trace: trace.as_mut(),
             stages: stages.as_mut(),
         };
-        let answer = backend.step(batch)?;
+        let result = backend.step(batch);
+        self.take_states(turns, shares, states, result.is_ok());
+        let answer = result?;
         let width = if want == Readback::Hidden { self.inner.model.hidden } else { self.inner.model.vocab };
         self.deliver(turns, shares, (&sequences, &outputs), (answer, width), trace.as_ref());
         for share in shares {

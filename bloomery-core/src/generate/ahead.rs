@@ -68,10 +68,12 @@ impl Ahead {
 impl Generation<'_> {
     /// Runs the newest token and what is guessed to follow it. Returns the first row and how many there are.
     pub(super) fn check(&mut self) -> Result<(usize, usize), EngineError> {
+        self.session.settle();
         let mut tokens: Vec<u32> = self.session.unfed.into_iter().collect();
         let engine = &self.session.engine;
         let left = (self.limit - self.timings.generated).min(self.session.room()).min(engine.step_rows());
-        self.ahead.guess(engine, left - 1, &mut tokens);
+        let room = if self.session.owes() { 0 } else { engine.guess_room(1).min(left - 1) };
+        self.ahead.guess(engine, room, &mut tokens);
         let mut result = self.run(&tokens);
         if matches!(result, Err(EngineError::PoolExhausted { .. })) && tokens.len() > 1 {
             // Guesses are worth no memory that the text itself needs.
@@ -86,8 +88,11 @@ impl Generation<'_> {
     }
 
     fn run(&mut self, tokens: &[u32]) -> Result<(), EngineError> {
-        let want = if tokens.len() == 1 { Logits::Last } else { Logits::All };
-        self.readout = self.session.feed(tokens, want, self.chooser.needs())?;
+        let needs = self.chooser.needs();
+        self.readout = match tokens.len() {
+            1 => self.session.feed(tokens, Logits::Last, |turn| turn.needing(needs))?,
+            _ => self.session.feed(tokens, Logits::All, |turn| turn.checking())?,
+        };
         Ok(())
     }
 

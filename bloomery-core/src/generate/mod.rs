@@ -260,8 +260,11 @@ impl Generation<'_> {
         let start = Instant::now();
         let end = self.prompt.len().min(self.fed + self.session.engine.step_rows());
         if self.fed < end {
-            self.readout =
-                self.session.feed(&self.prompt[self.fed..end], Logits::Last, self.chooser.needs())?;
+            let goal = self.session.len() + self.prompt.len() - self.fed;
+            let needs = self.chooser.needs();
+            self.readout = self
+                .session
+                .feed(&self.prompt[self.fed..end], Logits::Last, |turn| turn.needing(needs).toward(goal))?;
             self.timings.prompt += end - self.fed;
             self.timings.prompt_time += start.elapsed();
             self.fed = end;

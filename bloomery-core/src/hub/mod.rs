@@ -199,6 +199,27 @@ impl Hub {
         path.ok_or_else(|| HubError::NoModel { repo: listing.repo.clone(), files: listing.files.len() })
     }
 
+    /// Where the weights of a repository's [decision head](crate::EngineBuilder::head) are, after they and the configuration beside
+    /// them have been downloaded if they were not there.
+    ///
+    /// # Errors
+    /// As for [`list`](Self::list), or there is no head, or a download fails.
+    pub fn head(&self, reference: &Reference) -> Result<PathBuf, HubError> {
+        let client = self.client();
+        let (listing, _) = self.list_with(&client, reference)?;
+        let missing = |file: &str| HubError::NoSuchFile {
+            repo: listing.repo.clone(),
+            file: file.to_owned(),
+            there: Vec::new(),
+        };
+        let weights = listing.with_role(Role::Head).find(|file| file.name.ends_with(".safetensors"));
+        let weights = weights.ok_or_else(|| missing("joint_head.safetensors"))?;
+        let folder = weights.name.strip_suffix("joint_head.safetensors").unwrap_or_default();
+        let name = format!("{folder}joint_head_config.json");
+        let config = listing.files.iter().find(|file| file.name == name).ok_or_else(|| missing(&name))?;
+        self.fetch_with(&client, &listing, &[weights, config])?.ok_or_else(|| missing(&weights.name))
+    }
+
     /// Where a file of a listing is, after it has been downloaded if it was not there: a draft, a head, or any other.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use bloomery_gguf::Gguf;
 use bloomery_kernels::cpu::{Isa, KvType, Numerics};
@@ -9,6 +10,7 @@ use bloomery_kernels::cpu::{Isa, KvType, Numerics};
 use super::choose::Question;
 use super::{Cards, Context, HostExperts, HostFacts, Placement, Plan, ResidencyMode, SplitOptions};
 use crate::arch;
+use crate::decide::{HeadFiles, HeadPlan, LONGEST};
 use crate::error::{LoadError, PlanError};
 #[cfg(feature = "hub")]
 use crate::hub::{Hub, HubError, Reference};
@@ -118,12 +120,14 @@ const CONTEXT_FLOOR: usize = 4096;
 #[must_use]
 pub struct EngineBuilder {
     source: ModelSource,
+    head: Option<HeadFiles>,
     placement: Placement,
     context: Context,
     context_floor: usize,
     sessions: usize,
     pool: Option<usize>,
     cache_ram: Bytes,
+    checkpoints: Option<usize>,
     step_rows: Option<usize>,
     threads: Option<NonZeroUsize>,
     numerics: Numerics,
@@ -140,12 +144,14 @@ impl EngineBuilder {
     pub(crate) fn new(source: ModelSource) -> Self {
         Self {
             source,
+            head: None,
             placement: Placement::Auto,
             context: Context::Auto,
             context_floor: CONTEXT_FLOOR,
             sessions: 1,
             pool: None,
             cache_ram: Bytes(0),
+            checkpoints: None,
             step_rows: None,
             threads: None,
             numerics: Numerics::Fast,
@@ -163,6 +169,22 @@ impl EngineBuilder {
     #[cfg(feature = "hub")]
     pub fn hub(self, hub: Hub) -> Self {
         Self { hub: Some(hub), ..self }
+    }
+
+    /// Makes a model of architecture `qwen35` a decision model: `weights` is a `joint_head.safetensors`, and beside it is
+    /// `joint_head_config.json` ([`head_config`](Self::head_config) may name another). Files of architecture `clef` have
+    /// their head in them. See [`decide`](crate::decide).
+    pub fn head(self, weights: impl Into<PathBuf>) -> Self {
+        let config = self.head.and_then(|head| head.config);
+        Self { head: Some(HeadFiles { weights: weights.into(), config }), ..self }
+    }
+
+    /// The configuration of the [`head`](Self::head), which has to be named before.
+    pub fn head_config(mut self, config: impl Into<PathBuf>) -> Self {
+        if let Some(head) = &mut self.head {
+            head.config = Some(config.into());
+        }
+        self
     }
 
     /// Where weights and caches may live.
@@ -196,6 +218,13 @@ impl EngineBuilder {
     /// Host memory for prefixes that had to leave the pool. Default none: they are forgotten.
     pub fn cache_ram(self, cache_ram: Bytes) -> Self {
         Self { cache_ram, ..self }
+    }
+
+    /// States of its past that each session can come back to in models with recurrent layers: where a text changes, it is run
+    /// again from the last of them. Other models have no use for them. Default 8, and fewer where they would take more than a
+    /// 16th of what weights leave; those that have to go move to [`cache_ram`](Self::cache_ram).
+    pub fn checkpoints(self, checkpoints: usize) -> Self {
+        Self { checkpoints: Some(checkpoints), ..self }
     }
 
     /// Most rows of one step (llama.cpp's ubatch). Default 512; on a card 2048 where that takes little of its memory, and
@@ -292,7 +321,12 @@ impl EngineBuilder {
             positive("pool", n)?;
         }
         let gguf = self.source.open(&self)?;
-        let def = arch::define(gguf.metadata())?;
+        let mut def = arch::define(gguf.metadata())?;
+        let head = HeadPlan::find(&gguf, def.hidden, self.head.as_ref())?;
+        if head.is_some() {
+            // Longer prompts are not asked for, so that no memory is kept for them.
+            def.context = def.context.min(LONGEST);
+        }
         let (program, weights) = layers::compile(&def, &gguf)?;
         let host = self.host.unwrap_or_else(HostFacts::read);
         let kv = self.kv.unwrap_or(match self.numerics {
@@ -313,6 +347,7 @@ impl EngineBuilder {
             def: &def,
             program: &program,
             weights: &weights,
+            head: head.as_ref(),
             context: self.context,
             floor: self.context_floor.max(1),
             sessions: self.sessions,
@@ -322,6 +357,8 @@ impl EngineBuilder {
             numerics: self.numerics,
             kv,
             page_bytes,
+            state_bytes: Bytes::of(program.state_len(), size_of::<f32>()),
+            checkpoints: self.checkpoints,
             host,
             options: &self.split,
         };
@@ -335,6 +372,7 @@ impl EngineBuilder {
         Ok(Plan {
             context: choice.fit.context,
             pages: choice.fit.pages,
+            states: choice.states,
             cache_ram: self.cache_ram,
             terms: choice.fit.terms,
             available: choice.available,
@@ -351,7 +389,8 @@ impl EngineBuilder {
             isa: self.isa,
             threads,
             kv,
-            gguf,
+            gguf: Arc::new(gguf),
+            head,
             def,
             program,
             weights,

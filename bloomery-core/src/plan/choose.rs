@@ -5,7 +5,8 @@ use bloomery_kernels::cpu::{KvType, Numerics};
 
 use super::cards::{Card, Cards};
 use super::fit::{Demand, Fit, Room, fit};
-use super::{CardPick, Context, HostFacts, Placement, Split, SplitOptions};
+use super::{CardPick, Context, HostFacts, Placement, Split, SplitOptions, StateSlots};
+use crate::decide::HeadPlan;
 use crate::def::ModelDef;
 use crate::error::{PlanError, Term};
 use crate::program::Program;
@@ -19,6 +20,8 @@ pub(super) struct Question<'a> {
     pub(super) def: &'a ModelDef,
     pub(super) program: &'a Program,
     pub(super) weights: &'a Weights,
+    /// Of a decision model.
+    pub(super) head: Option<&'a HeadPlan>,
     pub(super) context: Context,
     /// Shortest context that the plan may choose.
     pub(super) floor: usize,
@@ -33,6 +36,10 @@ pub(super) struct Question<'a> {
     pub(super) kv: KvType,
     /// Keys and values of a page in all layers.
     pub(super) page_bytes: Bytes,
+    /// One recurrent state over all layers.
+    pub(super) state_bytes: Bytes,
+    /// States of its past that each session can come back to, unless that is for the plan to choose.
+    pub(super) checkpoints: Option<usize>,
     pub(super) host: HostFacts,
     pub(super) options: &'a SplitOptions,
 }
@@ -47,6 +54,7 @@ pub(super) struct Choice {
     pub(super) card: Option<Card>,
     pub(super) split: Option<Split>,
     pub(super) fit: Fit,
+    pub(super) states: StateSlots,
     pub(super) step_rows: usize,
     /// What the plan takes of host memory beside a card's.
     pub(super) host_terms: Vec<Term>,
@@ -169,10 +177,21 @@ impl Question<'_> {
         }
     }
 
-    /// Prefixes outside the pool, wherever the model is.
-    pub(super) fn parked(&self) -> Option<Term> {
+    /// Slots for recurrent states where weights leave so much memory.
+    pub(super) fn states(&self, memory: Bytes) -> (StateSlots, Option<Term>) {
+        let states = StateSlots::of(self.state_bytes, self.sessions, self.checkpoints, memory);
+        (states, states.term(self.state_bytes))
+    }
+
+    /// Prefixes outside the pool.
+    fn parked(&self) -> Option<Term> {
         let detail = "at most".to_owned();
         (self.cache_ram > Bytes(0)).then_some(Term { what: "parked prefixes", bytes: self.cache_ram, detail })
+    }
+
+    /// What is in host memory wherever the model is.
+    pub(super) fn beside(&self) -> impl Iterator<Item = Term> {
+        self.head.map(|head| head.term(self.def.context, self.sessions)).into_iter().chain(self.parked())
     }
 
     pub(super) fn host_room(&self) -> Room {
@@ -188,8 +207,11 @@ impl Question<'_> {
         let before = vec![self.file_term(), term("norms and biases", self.weights.vector_bytes())];
         let step_rows = self.step_rows.unwrap_or(STEP_ROWS);
         let scratch = self.program.buffer_bytes(step_rows, step_rows.min(self.sessions));
-        let mut after = vec![term("scratch", scratch)];
-        after.extend(self.parked());
+        let weights = before.iter().map(|term| term.bytes).sum();
+        let (states, term_of_states) = self.states(self.host.available.saturating_sub(weights));
+        let mut after: Vec<Term> = term_of_states.into_iter().collect();
+        after.push(term("scratch", scratch));
+        after.extend(self.beside());
         let why = (!tried.is_empty()).then(|| tried.join("; "));
         let fit = fit(self.demand(before, after), self.context, &self.host_room())
             .map_err(|error| error.after(tried))?;
@@ -198,6 +220,7 @@ impl Question<'_> {
             card: None,
             split: None,
             fit,
+            states,
             step_rows,
             host_terms: Vec::new(),
             available: self.host.available,

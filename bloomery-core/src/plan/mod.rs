@@ -16,6 +16,7 @@ mod rates;
 #[cfg(any(feature = "cuda", test))]
 mod slots;
 mod split;
+mod states;
 
 pub use builder::{EngineBuilder, ModelSource};
 pub(crate) use cards::Card;
@@ -28,14 +29,17 @@ pub use split::ResidencyMode;
 #[cfg(any(feature = "cuda", test))]
 pub(crate) use split::{LayerSplit, SlotPool};
 pub(crate) use split::{Split, SplitOptions};
+pub(crate) use states::StateSlots;
 
 use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::Path;
+use std::sync::Arc;
 
 use bloomery_gguf::Gguf;
 use bloomery_kernels::cpu::{Isa, KvType, Numerics};
 
+use crate::decide::HeadPlan;
 use crate::def::ModelDef;
 use crate::engine::Engine;
 use crate::error::{LoadError, Term};
@@ -49,6 +53,7 @@ pub struct Plan {
     pub(crate) context: usize,
     /// Of all sessions together.
     pub(crate) pages: usize,
+    pub(crate) states: StateSlots,
     pub(crate) cache_ram: Bytes,
     pub(crate) sessions: usize,
     pub(crate) step_rows: usize,
@@ -68,7 +73,10 @@ pub struct Plan {
     pub(crate) isa: Isa,
     pub(crate) threads: NonZeroUsize,
     pub(crate) kv: KvType,
-    pub(crate) gguf: Gguf,
+    /// Shared with a decision seat, which reads rows of it.
+    pub(crate) gguf: Arc<Gguf>,
+    /// Of a decision model.
+    pub(crate) head: Option<HeadPlan>,
     pub(crate) def: ModelDef,
     pub(crate) program: Program,
     pub(crate) weights: Weights,

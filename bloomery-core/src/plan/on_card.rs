@@ -75,11 +75,13 @@ impl Question<'_> {
         });
         let weights = cuda::weight_bytes(self.program, self.weights, self.gguf);
         let before = vec![term("weights", weights, String::new())];
-        let mut after = vec![self.scratch_term(step_rows)];
+        let (states, term) = self.states(facts.free.saturating_sub(weights));
+        let mut after: Vec<Term> = term.into_iter().collect();
+        after.push(self.scratch_term(step_rows));
         after.extend(self.fixed(facts));
         let room = self.room(facts, format!("card {number} ({})", facts.name));
         let fit = fit(self.demand(before, after), self.context, &room)?;
-        let host_terms: Vec<Term> = self.parked().into_iter().collect();
+        let host_terms: Vec<Term> = self.beside().collect();
         self.host_room().check(&host_terms)?;
         let available = facts.free;
         Ok(Choice {
@@ -87,6 +89,7 @@ impl Question<'_> {
             card: Some(card),
             split: None,
             fit,
+            states,
             step_rows,
             host_terms,
             available,
@@ -117,8 +120,9 @@ impl Question<'_> {
         let served = routed.layers.iter().any(|layer| layer.pool.is_none());
         let step_rows = if served { step_rows.min(cuda::DESK_ROWS) } else { step_rows };
         let before = vec![term("dense weights", dense, String::new())];
-        let mut after =
-            vec![self.scratch_term(step_rows), term("ring", routed.least(), "at least".to_owned())];
+        let (states, states_term) = self.states(facts.free.saturating_sub(dense));
+        let mut after: Vec<Term> = states_term.into_iter().collect();
+        after.extend([self.scratch_term(step_rows), term("ring", routed.least(), "at least".to_owned())]);
         after.extend(self.fixed(facts));
         let room = self.room(facts, format!("card {number} ({}) even without its experts", facts.name));
         let share = if routed.has_residents() { SPLIT_CONTEXT_SHARE } else { 1 };
@@ -128,7 +132,7 @@ impl Question<'_> {
         let at = fit.terms.iter().position(|term| term.what == "ring").unwrap_or(fit.terms.len());
         fit.terms.splice(at..=at, routed.terms(&split));
         let mut host_terms = vec![self.file_term(), self.desk_term(&routed, step_rows)];
-        host_terms.extend(self.parked());
+        host_terms.extend(self.beside());
         self.host_room().check(&host_terms)?;
         let available = facts.free;
         Ok(Choice {
@@ -136,6 +140,7 @@ impl Question<'_> {
             card: Some(card),
             split: Some(split),
             fit,
+            states,
             step_rows,
             host_terms,
             available,

@@ -1,9 +1,9 @@
 //! Pages and the tree over them, under one lock.
 
-use super::PrefixStats;
 use super::tree::PrefixTree;
+use super::{PrefixStats, SlotUse};
 use crate::backend::Backend;
-use crate::state::{PagePool, SequenceState};
+use crate::state::{PAGE, PagePool, SequenceState, StatePool, StateRef};
 use crate::units::Bytes;
 
 /// The pool that sessions take their pages from, and what is remembered beyond them.
@@ -14,8 +14,9 @@ pub(crate) struct PrefixCache {
 }
 
 impl PrefixCache {
-    pub(crate) fn new(pages: u32, budget: Bytes) -> Self {
-        Self { pool: PagePool::new(pages), tree: PrefixTree::new(budget) }
+    /// `states` is empty for models without recurrent states.
+    pub(crate) fn new(pages: u32, states: StatePool, budget: Bytes) -> Self {
+        Self { pool: PagePool::new(pages, states), tree: PrefixTree::new(budget) }
     }
 
     /// Pages that a sequence could get.
@@ -49,20 +50,53 @@ impl PrefixCache {
     }
 
     /// Makes `state` the longest beginning of `tokens` that it or the tree has. What it was before stays in the tree.
+    /// Nothing is owed afterwards.
     pub(crate) fn adopt(&mut self, state: &mut SequenceState, tokens: &[u32], backend: &mut dyn Backend) {
-        self.publish(state);
+        self.publish(state, true);
         let own = state.tokens().iter().zip(tokens).take_while(|(a, b)| a == b).count();
         // Pages past the common part are evictable from here on, for parked pages to come back.
-        state.truncate(own, &mut self.pool);
+        state.cut(own, &mut self.pool);
         let found = self.tree.find(tokens);
-        if found.len() > own {
-            let mut other = self.tree.take(tokens, &found, &mut self.pool, backend);
-            if other.len() > own {
-                self.tree.count_served(other.len() - own);
+        let mut most = found.len();
+        while let Some(len) = self.tree.reach(&found, most, &self.pool).filter(|&len| len > state.len()) {
+            let mut other = self.tree.take(tokens, (&found, len), &mut self.pool, backend);
+            if self.pool.states.is_used() && other.len() < len {
+                // There is no room for these pages or the state, perhaps for earlier ones.
+                most = len - 1;
+                other.cut(0, &mut self.pool);
+                continue;
+            }
+            if other.len() > state.len() {
+                self.tree.count_served(other.len() - state.len());
+                other.recurrent().take_branches(state.recurrent());
                 std::mem::swap(state, &mut other);
             }
-            other.truncate(0, &mut self.pool);
+            other.cut(0, &mut self.pool);
+            break;
         }
+        if self.pool.states.is_used() && found.len() > state.len() {
+            // Texts part here, and not for the last time. Pages that are full are found from all their branches.
+            state.recurrent().branch_at(found.len() / PAGE * PAGE);
+        }
+    }
+
+    /// A slot for a state, with one owner that goes on from it.
+    pub(crate) fn state_slot(&mut self, slot_use: SlotUse, backend: &mut dyn Backend) -> Option<StateRef> {
+        self.tree.state_slot(slot_use, &mut self.pool, backend)
+    }
+
+    /// Has the state that `state`, and no other sequence, goes on from written over. All others find it gone.
+    pub(crate) fn overwrite_end(
+        &mut self,
+        state: &mut SequenceState,
+        backend: &mut dyn Backend,
+    ) -> Option<StateRef> {
+        let end = state.known().last().map(|known| known.state)?;
+        if !self.pool.states.is_end_of_one(end) {
+            return None;
+        }
+        state.recurrent().give_end(&mut self.pool.states);
+        Some(self.tree.overwrite(end, &mut self.pool, backend))
     }
 
     /// Has no more than `pages` pages from now on. Prefixes that no sequence has move together; those that find no room leave the
@@ -78,9 +112,9 @@ impl PrefixCache {
         Ok(self.tree.stats().evicted - before)
     }
 
-    /// Lets the tree have all of `state`.
-    pub(crate) fn publish(&mut self, state: &mut SequenceState) {
-        self.tree.insert(state, &mut self.pool);
+    /// Lets the tree have all of `state`; the recurrent state that it goes on from only if it has `ended`.
+    pub(crate) fn publish(&mut self, state: &mut SequenceState, ended: bool) {
+        self.tree.insert(state, ended, &mut self.pool);
     }
 
     /// Lets the tree forget what only a sequence of `tokens` needs.
@@ -98,6 +132,8 @@ impl PrefixCache {
             total_pages: self.pool.capacity(),
             free_pages: self.pool.available(),
             idle_pages: self.pool.idle(),
+            total_states: self.pool.states.capacity(),
+            free_states: self.pool.states.available(),
             ..self.tree.stats()
         }
     }

@@ -56,7 +56,7 @@ impl PrefixTree {
 
     fn evict(&mut self, node: NodeId, page: PageId, pool: &mut PagePool, backend: &mut dyn Backend) {
         self.stats.evicted += 1;
-        if !self.make_parking(backend.page_bytes(), self.nodes[node].last_use) {
+        if !self.make_parking(backend.page_bytes(), self.nodes[node].last_use, pool) {
             self.stats.dropped += 1;
             self.remove(node, pool);
             return;
@@ -74,16 +74,24 @@ impl PrefixTree {
     }
 
     /// Makes room for `size` bytes in the budget, at the cost of what was not used after `last_use`.
-    fn make_parking(&mut self, size: usize, last_use: u64) -> bool {
+    pub(super) fn make_parking(&mut self, size: usize, last_use: u64, pool: &mut PagePool) -> bool {
         let size = Bytes(size as u64);
         if size > self.stats.budget {
             return false;
         }
         while self.stats.parked_bytes + size > self.stats.budget {
-            match self.parked_leaves.first() {
-                Some(&(used, node)) if used <= last_use => {
+            let page = self.parked_leaves.first().copied();
+            let state = self.parked_states.first().copied();
+            match (page, state) {
+                (page, Some((used, node, rows)))
+                    if used <= last_use && page.is_none_or(|page| page.0 >= used) =>
+                {
+                    self.stats.dropped_states += 1;
+                    self.drop_checkpoint(node, rows, pool);
+                }
+                (Some((used, node)), _) if used <= last_use => {
                     self.stats.dropped += 1;
-                    self.unlink(node);
+                    self.unlink(node, pool);
                 }
                 _ => return false,
             }
@@ -147,7 +155,7 @@ impl PrefixTree {
             next += 1;
         }
         for id in below.into_iter().rev() {
-            if let Place::Resident(page) = self.unlink(id) {
+            if let Place::Resident(page) = self.unlink(id, pool) {
                 self.stats.resident_pages -= 1;
                 pool.drop_kept(page);
             }
@@ -155,7 +163,8 @@ impl PrefixTree {
     }
 
     /// Takes a node without children out of the tree.
-    fn unlink(&mut self, node: NodeId) -> Place {
+    fn unlink(&mut self, node: NodeId, pool: &mut PagePool) -> Place {
+        self.drop_checkpoints(node, pool);
         self.unlist(node);
         self.lose_child(node, self.nodes[node].is_resident());
         let parent = self.nodes[node].parent;

@@ -15,8 +15,12 @@
 //!   prompt is a neighbour of the place where the prompt's tokens would stand: one binary search.
 //! - The parent of a node in the pool is in the pool. So leaves are evicted first, and a path comes back from its
 //!   beginning on.
+//!
+//! In models with recurrent states a node also has *checkpoints*: states after some of its rows, in slots of the backend or
+//! parked. A sequence comes out of the tree as far as there is one.
 
 mod cache;
+mod checkpoints;
 mod evict;
 mod node;
 mod stats;
@@ -25,5 +29,6 @@ mod tests;
 mod tree;
 
 pub(crate) use cache::PrefixCache;
+pub(crate) use checkpoints::SlotUse;
 pub(crate) use node::Mark;
 pub use stats::PrefixStats;

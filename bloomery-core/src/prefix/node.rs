@@ -2,7 +2,7 @@
 
 use std::ops::{Index, IndexMut};
 
-use crate::state::{PAGE, PageId};
+use crate::state::{PAGE, PageId, StateRef};
 
 /// A node's place in the [`Arena`].
 pub(super) type NodeId = u32;
@@ -21,12 +21,35 @@ pub(super) enum Place {
     Parked(Box<[u8]>),
 }
 
+/// A recurrent state after some rows of a node.
+#[derive(Debug)]
+pub(super) struct Checkpoint {
+    pub(super) rows: usize,
+    pub(super) place: StatePlace,
+}
+
+/// Where a recurrent state is.
+#[derive(Debug)]
+pub(super) enum StatePlace {
+    /// In a slot.
+    Resident(StateRef),
+    /// In host memory, as the backend read it.
+    Parked {
+        /// The state.
+        bytes: Box<[u8]>,
+        /// When it was last asked for.
+        last_use: u64,
+    },
+}
+
 /// One page of a prefix.
 #[derive(Debug)]
 pub(super) struct Node {
     tokens: [u32; PAGE],
     len: usize,
     pub(super) place: Place,
+    /// Ascending by rows. States of other rows were not kept or have gone.
+    pub(super) checkpoints: Vec<Checkpoint>,
     pub(super) parent: NodeId,
     /// Sorted by their tokens.
     pub(super) children: Vec<NodeId>,
@@ -43,6 +66,7 @@ impl Node {
             tokens: [0; PAGE],
             len: 0,
             place: Place::None,
+            checkpoints: Vec::new(),
             parent: ROOT,
             children: Vec::new(),
             resident_children: 0,

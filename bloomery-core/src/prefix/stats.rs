@@ -16,7 +16,7 @@ pub struct PrefixStats {
     pub resident_pages: usize,
     /// Pages kept in host memory after they had to leave the pool.
     pub parked_pages: usize,
-    /// Bytes of the parked pages.
+    /// Bytes of the parked pages and states.
     pub parked_bytes: Bytes,
     /// Most bytes that may be parked.
     pub budget: Bytes,
@@ -28,4 +28,16 @@ pub struct PrefixStats {
     pub restored: u64,
     /// Pages that were forgotten for lack of room.
     pub dropped: u64,
+    /// Slots for recurrent states; none where the model has no such states. All numbers of states are 0 then.
+    pub total_states: usize,
+    /// Slots that hold nothing.
+    pub free_states: usize,
+    /// States of published prefixes that are in slots.
+    pub resident_states: usize,
+    /// Those kept in host memory after they had to leave their slots.
+    pub parked_states: usize,
+    /// Parked states that were brought back.
+    pub restored_states: u64,
+    /// States of published prefixes that were forgotten for lack of room.
+    pub dropped_states: u64,
 }

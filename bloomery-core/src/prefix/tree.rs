@@ -16,6 +16,8 @@ pub(crate) struct PrefixTree {
     pub(super) leaves: BTreeSet<(u64, NodeId)>,
     /// Parked nodes without children, by last use.
     pub(super) parked_leaves: BTreeSet<(u64, NodeId)>,
+    /// Parked states, by last use: nodes and rows.
+    pub(super) parked_states: BTreeSet<(u64, NodeId, usize)>,
     pub(super) clock: u64,
     pub(super) stats: PrefixStats,
 }
@@ -23,13 +25,19 @@ pub(crate) struct PrefixTree {
 /// Nodes from the root downwards, and how many positions of a prompt they hold.
 #[derive(Debug)]
 pub(crate) struct Match {
-    nodes: Vec<NodeId>,
-    len: usize,
+    pub(super) nodes: Vec<NodeId>,
+    pub(super) len: usize,
 }
 
 impl Match {
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// Where the first `len` positions end: a node, and rows of it.
+    pub(super) fn end(&self, len: usize) -> (NodeId, usize) {
+        let last = (len - 1) / PAGE;
+        (self.nodes[last], len - last * PAGE)
     }
 }
 
@@ -40,6 +48,7 @@ impl PrefixTree {
             nodes: Arena::new(),
             leaves: BTreeSet::new(),
             parked_leaves: BTreeSet::new(),
+            parked_states: BTreeSet::new(),
             clock: 0,
             stats: PrefixStats { budget, ..PrefixStats::default() },
         }
@@ -69,12 +78,12 @@ impl PrefixTree {
         found
     }
 
-    /// A sequence of what [`find`](Self::find) found of the same tokens. Parked pages are brought back; where there is
-    /// no room for one, the sequence ends before it.
+    /// A sequence of `len` positions of what [`find`](Self::find) found of the same tokens. Parked pages are brought back;
+    /// where there is no room for one, the sequence ends before it; with recurrent states it is of no use then.
     pub(crate) fn take(
         &mut self,
         tokens: &[u32],
-        found: &Match,
+        (found, len): (&Match, usize),
         pool: &mut PagePool,
         backend: &mut dyn Backend,
     ) -> SequenceState {
@@ -82,7 +91,10 @@ impl PrefixTree {
         self.clock += 1;
         found.nodes.iter().for_each(|&node| self.touch(node));
         let mut state = SequenceState::default();
-        for (&node, tokens) in found.nodes.iter().zip(tokens[..found.len].chunks(PAGE)) {
+        if pool.states.is_used() && !self.bring_state_back(found.end(len), pool, backend) {
+            return state;
+        }
+        for (&node, tokens) in found.nodes.iter().zip(tokens[..len].chunks(PAGE)) {
             let Some(page) = self.bring_back(node, pool, backend) else { break };
             pool.share(page);
             state.append(page, tokens);
@@ -90,12 +102,23 @@ impl PrefixTree {
                 state.set_mark(Some(self.mark(node, state.pages().len())));
             }
         }
+        if pool.states.is_used() && state.len() == len {
+            self.give_states(&mut state, found, pool);
+        }
         state
     }
 
-    /// Remembers all of a sequence. Its pages are shared, not copied; where the tree has a full page of the same
-    /// tokens, the sequence gets that one and gives its own back.
-    pub(crate) fn insert(&mut self, state: &mut SequenceState, pool: &mut PagePool) {
+    /// Remembers all of a sequence, the state it goes on from only if that is `ended`. Its pages are shared, not copied; where
+    /// the tree has a full page of the same tokens, the sequence gets that one and gives its own back.
+    pub(crate) fn insert(&mut self, state: &mut SequenceState, ended: bool, pool: &mut PagePool) {
+        let tail = self.insert_pages(state, pool);
+        if pool.states.is_used() {
+            self.insert_states(state, tail, ended, pool);
+        }
+    }
+
+    /// Returns the node of the page that is not full.
+    fn insert_pages(&mut self, state: &mut SequenceState, pool: &mut PagePool) -> Option<NodeId> {
         self.clock += 1;
         let (mut parent, mut start) = (ROOT, 0);
         if let Some(mark) = state.mark().filter(|&mark| self.nodes.has(mark)) {
@@ -107,7 +130,7 @@ impl PrefixTree {
             let end = state.len().min((index + 1) * PAGE);
             let node = self.hold(parent, &state.tokens()[index * PAGE..end], page, pool);
             if end < (index + 1) * PAGE {
-                return;
+                return Some(node);
             }
             match self.nodes[node].place {
                 Place::Resident(kept) if kept != page => state.replace(index, kept, pool),
@@ -116,6 +139,7 @@ impl PrefixTree {
             state.set_mark(Some(self.mark(node, index + 1)));
             parent = node;
         }
+        None
     }
 
     /// Forgets the nodes that hold `tokens` and nothing more, from the end back to where another sequence branches off.

@@ -13,8 +13,9 @@ impl Embedding {
         Self { pooling, rows: Vec::new() }
     }
 
-    /// Takes in more rows.
-    pub(super) fn add(&mut self, rows: &[f32]) {
+    /// Takes in more rows, whose first value is number `at`. What was there from it on is the same, and was computed twice.
+    pub(super) fn add(&mut self, at: usize, rows: &[f32]) {
+        self.rows.truncate(at);
         self.rows.extend_from_slice(rows);
     }
 
@@ -22,7 +23,7 @@ impl Embedding {
     pub(super) fn finish(mut self, width: usize) -> Vec<f32> {
         let tokens = self.rows.len() / width;
         match self.pooling {
-            Pooling::None => {}
+            Pooling::None | Pooling::Parts => {}
             Pooling::First => self.rows.truncate(width),
             Pooling::Last => drop(self.rows.drain(..self.rows.len() - width)),
             Pooling::Mean => {
@@ -42,8 +43,9 @@ mod tests {
     fn rows_are_pooled() {
         let pooled = |pooling| {
             let mut embedding = Embedding::new(pooling);
-            embedding.add(&[1.0, 2.0]);
-            embedding.add(&[3.0, 4.0, 8.0, 0.0]);
+            embedding.add(0, &[1.0, 2.0]);
+            embedding.add(2, &[3.0, 5.0]);
+            embedding.add(2, &[3.0, 4.0, 8.0, 0.0]);
             embedding.finish(2)
         };
         assert_eq!(pooled(Pooling::None), [1.0, 2.0, 3.0, 4.0, 8.0, 0.0]);

@@ -62,6 +62,8 @@ pub enum Pooling {
     First,
     /// The last token's.
     Last,
+    /// All of them, as [`Event::Rows`] while the prompt is computed: none is kept.
+    Parts,
 }
 
 /// Takes the events of one job. Called on the scheduler's thread, so neither method may block.
@@ -86,8 +88,8 @@ pub enum SinkState {
     Closed,
 }
 
-/// What happens to a job, in this order: `Started`, `Prompt` after each part of the prompt, `Token`s or an `Embedding`, and one of `Done`
-/// and `Failed`.
+/// What happens to a job, in this order: `Started`, `Prompt` and perhaps `Rows` after each part of the prompt, `Token`s or an `Embedding`,
+/// and one of `Done` and `Failed`.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Event {
@@ -100,6 +102,14 @@ pub enum Event {
     },
     /// A part of the prompt is computed.
     Prompt(Progress),
+    /// Hidden states of a part of the prompt, with [`Pooling::Parts`]. A job that had to give its memory to others computes some
+    /// rows twice, to the same bits.
+    Rows {
+        /// Position of the first.
+        first: usize,
+        /// One row of the model's width after the other.
+        rows: Vec<f32>,
+    },
     /// A token was generated.
     Token(Token),
     /// The hidden states of the prompt: one row of the model's width, or one for every token.

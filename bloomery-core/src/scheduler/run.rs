@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::embedding::Embedding;
-use super::job::{Event, Job, Outcome, Progress, SinkState, Token};
+use super::job::{Event, Job, Outcome, Pooling, Progress, SinkState, Token};
 use super::status::SlotStatus;
 use crate::draft::{Drafter, Offer, Price, Step};
 use crate::engine::{Engine, Logits, Readout, Turn};
@@ -144,6 +144,7 @@ impl Run {
     pub(super) fn propose(&mut self, engine: &Engine, most: usize) {
         // Where the budget is used up inside a character, one more token is all that is known to be wanted.
         let left = self.remaining().unwrap_or(usize::MAX).max(1);
+        let most = if self.session.as_ref().is_some_and(Session::owes) { 0 } else { most };
         let room = left.min(engine.context() - self.known()).saturating_sub(1).min(most);
         if let Some(drafter) = &mut self.drafter {
             drafter.propose(room);
@@ -177,22 +178,31 @@ impl Run {
     pub(super) fn turn(&mut self, rows: usize) -> Option<Turn<'_>> {
         let session = self.session.as_mut()?;
         if !self.guessed.is_empty() {
-            return Some(Turn::new(session, &self.guessed, Logits::All));
+            return Some(Turn::new(session, &self.guessed, Logits::All).checking());
         }
         let (start, end) = (session.len(), session.len() + rows);
         let tokens = &self.tokens[start..end];
+        let goal = self.tokens.len();
         if self.embedding.is_some() {
-            return Some(Turn::new(session, tokens, Logits::All).hidden());
+            return Some(Turn::new(session, tokens, Logits::All).hidden().toward(goal));
         }
-        let want = if end == self.tokens.len() { Logits::Last } else { Logits::None };
-        Some(Turn::new(session, tokens, want).needing(self.chooser.needs()))
+        let want = if end == goal { Logits::Last } else { Logits::None };
+        Some(Turn::new(session, tokens, want).needing(self.chooser.needs()).toward(goal))
     }
 
     /// Lets others use what is computed so far.
+    pub(super) fn publish_running(&mut self) {
+        self.session.iter_mut().for_each(Session::publish_running);
+    }
+
+    /// Lets others go on where the job ends.
     pub(super) fn publish(&mut self) {
-        if let Some(session) = &mut self.session {
-            session.publish();
-        }
+        self.session.iter_mut().for_each(Session::publish);
+    }
+
+    /// Says that another job's prompt begins with the first `len` tokens.
+    pub(super) fn is_followed_to(&mut self, len: usize) {
+        self.session.iter_mut().for_each(|session| session.branch_at(len));
     }
 
     pub(super) fn show(&self, status: &mut SlotStatus) {
@@ -236,13 +246,8 @@ impl Run {
             self.progress.prompt_time = self.since_start();
             self.job.sink.send(Event::Prompt(self.progress));
         }
-        if let Some(embedding) = &mut self.embedding {
-            embedding.add(readout.rows());
-            if self.pending() > 0 {
-                return false;
-            }
-            self.embed(engine.model().hidden);
-            return true;
+        if self.embedding.is_some() {
+            return self.take_rows(engine.model().hidden, readout.rows());
         }
         if readout.is_none() {
             return false;
@@ -293,10 +298,26 @@ impl Run {
         }
     }
 
-    fn embed(&mut self, width: usize) {
-        let Some(embedding) = self.embedding.take() else { return };
-        self.job.sink.send(Event::Embedding(embedding.finish(width)));
+    /// Takes in hidden states. Returns whether they were the last.
+    fn take_rows(&mut self, width: usize, rows: &[f32]) -> bool {
+        let pending = self.pending() > 0;
+        // After a preemption they begin before the end of what is there.
+        let first = self.known() - rows.len() / width;
+        match &mut self.embedding {
+            Some(_) if self.job.embed == Some(Pooling::Parts) => {
+                self.job.sink.send(Event::Rows { first, rows: rows.to_vec() });
+            }
+            Some(embedding) => embedding.add(first * width, rows),
+            None => {}
+        }
+        if pending {
+            return false;
+        }
+        if let Some(embedding) = self.embedding.take().filter(|_| self.job.embed != Some(Pooling::Parts)) {
+            self.job.sink.send(Event::Embedding(embedding.finish(width)));
+        }
         self.finish(StopReason::End, None);
+        true
     }
 
     fn choose(

@@ -185,6 +185,10 @@ impl Worker {
             .map(|other| (other.task, common(&other.tokens, &run.tokens).min(run.tokens.len() - 1)))
             .max_by_key(|&(_, common)| common)
             .filter(|&(_, common)| common > run.known() + WORTH_WAITING);
+        if let Some((leader, common)) = run.follows {
+            let others = self.slots.iter_mut().filter_map(|slot| slot.run.as_mut());
+            others.filter(|other| other.task == leader).for_each(|other| other.is_followed_to(common));
+        }
         self.slots[id].run = Some(run);
     }
 
@@ -249,7 +253,7 @@ impl Worker {
 
     /// Has the streams of a step without prompts check what they guess, as far as that pays. Returns how many guesses there are.
     fn guess(&mut self, shares: &mut [Share]) -> usize {
-        let room = self.engine.step_rows() - shares.len();
+        let room = (self.engine.step_rows() - shares.len()).min(self.engine.guess_room(shares.len()));
         for share in shares.iter() {
             if let Some(run) = &mut self.slots[share.slot].run {
                 run.propose(&self.engine, room);
@@ -364,7 +368,7 @@ impl Worker {
         let before = run.progress;
         run.checked = (0, 0);
         let ended = run.advance(&self.engine, readout);
-        run.publish();
+        run.publish_running();
         let (now, held, checked) = (run.progress, run.tokens.len(), run.checked);
         if ended {
             self.release(share.slot);

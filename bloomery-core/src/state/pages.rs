@@ -3,6 +3,8 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use super::StatePool;
+
 /// Positions in a page. 64 rows of a 128-wide f16 head are 16 KiB, a third of a first-level cache.
 pub(crate) const PAGE: usize = bloomery_kernels::cpu::PAGE;
 
@@ -32,15 +34,24 @@ pub(crate) struct PagePool {
     /// The lowest is taken first: a short session's cache stays in little memory, and a pool can be made smaller.
     free: BinaryHeap<Reverse<PageId>>,
     idle: usize,
+    /// What sequences have beside pages, in models with recurrent states.
+    pub(crate) states: StatePool,
 }
 
 impl PagePool {
-    pub(crate) fn new(pages: u32) -> Self {
+    pub(crate) fn new(pages: u32, states: StatePool) -> Self {
         Self {
             pages: vec![Page::default(); pages as usize],
             free: (0..pages).map(Reverse).collect(),
             idle: 0,
+            states,
         }
+    }
+
+    /// For models without recurrent states.
+    #[cfg(test)]
+    pub(crate) fn of_pages(pages: u32) -> Self {
+        Self::new(pages, StatePool::new(0, 0))
     }
 
     pub(crate) fn available(&self) -> usize {
@@ -158,7 +169,7 @@ mod tests {
 
     #[test]
     fn a_page_is_free_again_when_its_last_owner_lets_go() {
-        let mut pool = PagePool::new(2);
+        let mut pool = PagePool::of_pages(2);
         let page = pool.take().unwrap();
         pool.share(page);
         pool.release(page);
@@ -170,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_pool_changes_its_size_at_its_end() {
-        let mut pool = PagePool::new(3);
+        let mut pool = PagePool::of_pages(3);
         let pages = [0; 3].map(|_| pool.take().unwrap());
         assert_eq!((pages, pool.held()), ([0, 1, 2], 3));
         pool.release(1);
@@ -191,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_kept_page_is_idle_when_no_sequence_has_it() {
-        let mut pool = PagePool::new(1);
+        let mut pool = PagePool::of_pages(1);
         let page = pool.take().unwrap();
         pool.wrote(page, 20);
         pool.keep(page, 10);
@@ -210,7 +221,7 @@ mod tests {
 
     #[test]
     fn rows_after_all_parts_may_be_written_by_one_owner() {
-        let mut pool = PagePool::new(1);
+        let mut pool = PagePool::of_pages(1);
         let page = pool.take().unwrap();
         pool.wrote(page, 10);
         assert!(pool.may_write(page, 3), "alone");

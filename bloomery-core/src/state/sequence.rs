@@ -1,18 +1,23 @@
 //! The state of one sequence. Everything that grows or shrinks with it goes through here.
 
-use super::{PAGE, PageId, PagePool};
+use super::recurrent::Recurrent;
+use super::{Keep, Known, PAGE, PageId, PagePool, StateRef};
 use crate::prefix::Mark;
 
-/// Tokens of a sequence and the pages that hold their keys and values.
+/// Tokens of a sequence, the pages that hold their keys and values, and the recurrent states it knows of its past.
 ///
 /// Keys and values of a position depend on earlier positions only, so cutting is forgetting: pages wholly past the
-/// cut are released, the rest is overwritten when the sequence grows again.
+/// cut are released, the rest is overwritten when the sequence grows again. A recurrent state cannot be cut: the sequence
+/// goes back to the nearest it knows, and *owes* the tokens from there to the cut. They are run again before any others.
 #[derive(Debug, Default)]
 pub(crate) struct SequenceState {
+    /// Those that are held, then those that are owed.
     tokens: Vec<u32>,
+    owed: usize,
     pages: Vec<PageId>,
     /// How far the tree of prefixes is known to have the full pages.
     mark: Option<Mark>,
+    recurrent: Recurrent,
 }
 
 /// A page whose contents must be copied before the sequence may write to it.
@@ -23,11 +28,23 @@ pub(crate) struct PageCopy {
 }
 
 impl SequenceState {
+    /// Positions that are held.
     pub(crate) fn len(&self) -> usize {
-        self.tokens.len()
+        self.tokens.len() - self.owed
     }
 
+    /// Tokens that are held.
     pub(crate) fn tokens(&self) -> &[u32] {
+        &self.tokens[..self.len()]
+    }
+
+    /// Tokens that have to be run again before others.
+    pub(crate) fn owed(&self) -> &[u32] {
+        &self.tokens[self.len()..]
+    }
+
+    /// Tokens that are held, and those that are owed.
+    pub(crate) fn all(&self) -> &[u32] {
         &self.tokens
     }
 
@@ -37,26 +54,28 @@ impl SequenceState {
 
     /// Pages that [`grow`](Self::grow) by `adding` tokens takes from the pool.
     pub(crate) fn needs(&self, adding: usize, pool: &PagePool) -> usize {
-        let fresh = (self.tokens.len() + adding).div_ceil(PAGE).saturating_sub(self.pages.len());
+        let fresh = (self.len() + adding).div_ceil(PAGE).saturating_sub(self.pages.len());
         fresh + usize::from(self.copied_page(adding, pool).is_some())
     }
 
     /// The page that the sequence goes on in, if another owner's part of it would be written over.
     pub(crate) fn copied_page(&self, adding: usize, pool: &PagePool) -> Option<PageId> {
-        let (open, row) = (self.tokens.len() / PAGE, self.tokens.len() % PAGE);
+        let (open, row) = (self.len() / PAGE, self.len() % PAGE);
         self.pages.get(open).copied().filter(|&page| adding > 0 && !pool.may_write(page, row))
     }
 
-    /// Makes room for `tokens` after the end. Returns `None` and leaves all as it was when the pool is empty;
-    /// otherwise the copy to make before the page the sequence goes on in is written to.
+    /// Makes room for `tokens` after what is held: first those that are owed, which are then held again. Returns `None` and
+    /// leaves all as it was when the pool is empty; otherwise the copy to make before the page the sequence goes on in is
+    /// written to.
     pub(crate) fn grow(&mut self, tokens: &[u32], pool: &mut PagePool) -> Option<Option<PageCopy>> {
         if pool.available() < self.needs(tokens.len(), pool) {
             return None;
         }
+        debug_assert!(tokens.starts_with(self.owed()));
         if tokens.is_empty() {
             return Some(None);
         }
-        let (open, end) = (self.tokens.len() / PAGE, self.tokens.len() + tokens.len());
+        let (open, end) = (self.len() / PAGE, self.len() + tokens.len());
         let mut copy = None;
         if let Some(from) = self.copied_page(tokens.len(), pool) {
             let to = pool.take()?;
@@ -67,6 +86,7 @@ impl SequenceState {
         while self.pages.len() < end.div_ceil(PAGE) {
             self.pages.push(pool.take()?);
         }
+        self.forget_owed();
         self.tokens.extend_from_slice(tokens);
         for (index, &page) in self.pages.iter().enumerate().skip(open) {
             pool.wrote(page, PAGE.min(end - index * PAGE));
@@ -76,7 +96,7 @@ impl SequenceState {
 
     /// Puts a page behind the end, a page boundary: `tokens` are what it holds. The caller made the sequence an owner.
     pub(crate) fn append(&mut self, page: PageId, tokens: &[u32]) {
-        debug_assert!(self.tokens.len() == self.pages.len() * PAGE && tokens.len() <= PAGE);
+        debug_assert!(self.tokens.len() == self.pages.len() * PAGE && tokens.len() <= PAGE && self.owed == 0);
         self.pages.push(page);
         self.tokens.extend_from_slice(tokens);
     }
@@ -95,13 +115,35 @@ impl SequenceState {
         self.mark = mark;
     }
 
-    /// Forgets all positions from `len` on.
+    /// Forgets all positions from `len` on. With recurrent states fewer are held, and the rest is owed.
     pub(crate) fn truncate(&mut self, len: usize, pool: &mut PagePool) {
+        let mut held = self.len().min(len);
+        if pool.states.is_used() {
+            held = self.recurrent.truncate(held, &mut pool.states);
+        }
         self.tokens.truncate(len);
-        self.mark = self.mark.filter(|mark| mark.pages * PAGE <= self.tokens.len());
-        for page in self.pages.drain(self.tokens.len().div_ceil(PAGE)..) {
+        self.owed = self.tokens.len() - held;
+        self.mark = self.mark.filter(|mark| mark.pages * PAGE <= held);
+        for page in self.pages.drain(held.div_ceil(PAGE)..) {
             pool.release(page);
         }
+    }
+
+    /// As [`truncate`](Self::truncate), but nothing is owed: the sequence ends where it knows its state.
+    pub(crate) fn cut(&mut self, len: usize, pool: &mut PagePool) {
+        self.truncate(len, pool);
+        self.forget_owed();
+    }
+
+    fn forget_owed(&mut self) {
+        self.tokens.truncate(self.len());
+        self.owed = 0;
+    }
+
+    /// Adds tokens to those that are owed.
+    pub(crate) fn owe(&mut self, tokens: &[u32]) {
+        self.tokens.extend_from_slice(tokens);
+        self.owed += tokens.len();
     }
 
     /// A second sequence with the same past. Pages are shared until one of the two writes to them.
@@ -109,7 +151,36 @@ impl SequenceState {
         for &page in &self.pages {
             pool.share(page);
         }
-        Self { tokens: self.tokens.clone(), pages: self.pages.clone(), mark: self.mark }
+        Self {
+            tokens: self.tokens.clone(),
+            owed: self.owed,
+            pages: self.pages.clone(),
+            mark: self.mark,
+            recurrent: self.recurrent.fork(&mut pool.states),
+        }
+    }
+
+    /// The recurrent states it knows of its past, ascending. It goes on from the last.
+    pub(crate) fn known(&self) -> &[Known] {
+        self.recurrent.known()
+    }
+
+    pub(crate) fn recurrent(&mut self) -> &mut Recurrent {
+        &mut self.recurrent
+    }
+
+    /// The last state it knows of its first `len` positions.
+    pub(crate) fn state_at(&self, len: usize, pool: &PagePool) -> Option<(usize, StateRef)> {
+        let known = self.known().iter().rev();
+        known
+            .filter(|known| known.len <= len && pool.states.has(known.state))
+            .map(|k| (k.len, k.state))
+            .next()
+    }
+
+    /// Whether the state after `len` positions is worth keeping where the sequence is to have `goal`.
+    pub(crate) fn wants_state(&self, len: usize, goal: usize) -> Keep {
+        self.recurrent.wants(len, goal)
     }
 }
 
@@ -119,7 +190,7 @@ mod tests {
 
     #[test]
     fn grow_truncate_and_fork_account_for_every_page() {
-        let mut pool = PagePool::new(4);
+        let mut pool = PagePool::of_pages(4);
         let mut a = SequenceState::default();
         assert_eq!(a.grow(&[7; PAGE + 1], &mut pool), Some(None));
         let mut b = a.fork(&mut pool);
@@ -140,7 +211,7 @@ mod tests {
 
     #[test]
     fn a_cut_inside_a_shared_page_copies_before_writing() {
-        let mut pool = PagePool::new(3);
+        let mut pool = PagePool::of_pages(3);
         let mut a = SequenceState::default();
         a.grow(&[1; PAGE], &mut pool).unwrap();
         let mut b = a.fork(&mut pool);

@@ -23,6 +23,25 @@ pub(crate) struct Fixture {
     pub(crate) routes: Vec<Vec<Vec<u32>>>,
 }
 
+/// Those that run on the CPU.
+pub(crate) const ON_CPU: [&str; 14] = [
+    "llama-small-bf16",
+    "llama-k-q8_0",
+    "qwen2-k-q4_k_m",
+    "qwen3-small-bf16",
+    "qwen3moe-small-bf16",
+    "qwen3moe-k-q3_k_m",
+    "qwen3moe-k-q4_k_m",
+    "gemma3-small-bf16",
+    "gemma3-k-q4_k_m",
+    "qwen35moe-small-bf16",
+    "qwen35moe-k-q4_k_m",
+    "deepseek2-small-bf16",
+    "deepseek2-k-q8_0",
+    "deepseek2-k-q4_k_m",
+];
+
+/// Those of them that cards run too.
 pub(crate) const ALL: [&str; 7] = [
     "llama-small-bf16",
     "llama-k-q8_0",

@@ -2,7 +2,7 @@
 
 use super::Isa;
 use super::lanes::{Kernel, LANES, Lanes, dispatch};
-use super::math::exp;
+use super::math::{exp, silu};
 
 /// What the gate goes through before it multiplies the other half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -43,9 +43,8 @@ struct Relu;
 
 impl Function for Silu {
     #[inline(always)]
-    fn of<V: Lanes>(&self, z: V, constant: impl Fn(f32) -> V) -> V {
-        let power = exp(constant(0.0).sub(z));
-        z.div(constant(1.0).add(power))
+    fn of<V: Lanes>(&self, z: V, _: impl Fn(f32) -> V) -> V {
+        silu(z)
     }
 }
 

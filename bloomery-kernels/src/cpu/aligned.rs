@@ -36,6 +36,12 @@ impl Aligned {
         &mut bytemuck::cast_slice_mut(&mut self.lines)[..self.bytes]
     }
 
+    /// All whole f32 values.
+    pub fn values_mut(&mut self) -> &mut [f32] {
+        let count = self.bytes / size_of::<f32>();
+        &mut bytemuck::cast_slice_mut(&mut self.lines)[..count]
+    }
+
     /// The first `count` f32 values after growing to hold them; their contents are whatever was left there.
     pub(super) fn floats(&mut self, count: usize) -> &mut [f32] {
         if self.bytes < 4 * count {

@@ -14,6 +14,20 @@ impl Cpu {
     /// [`KernelError::OutOfRange`] for an id beyond the table, [`KernelError::Length`] when `out` does not hold a row for
     /// each id, [`KernelError::NoProduct`] for a table of integers. Nothing is written then.
     pub fn embed(&self, table: Matrix<'_>, ids: &[u32], out: &mut [f32]) -> Result<(), KernelError> {
+        self.embed_scaled(table, ids, 1.0, out)
+    }
+
+    /// `out[i] = scale * table[ids[i]]`, as [`Cpu::embed`].
+    ///
+    /// # Errors
+    /// Those of [`Cpu::embed`].
+    pub fn embed_scaled(
+        &self,
+        table: Matrix<'_>,
+        ids: &[u32],
+        scale: f32,
+        out: &mut [f32],
+    ) -> Result<(), KernelError> {
         let cols = table.cols();
         KernelError::length("embedded rows", ids.len() * cols, out.len())?;
         if !supports(table.format()) {
@@ -26,6 +40,9 @@ impl Cpu {
         split::for_row_blocks(&self.pool, out, cols, block, &|first, rows| {
             for (row, &id) in rows.chunks_exact_mut(cols).zip(&ids[first..]) {
                 read_row(table.format(), table.row(id as usize), row);
+                if scale != 1.0 {
+                    row.iter_mut().for_each(|value| *value *= scale);
+                }
             }
         });
         Ok(())
@@ -57,6 +74,9 @@ mod tests {
                     for (row, &id) in out.chunks(cols).zip(&ids) {
                         assert_eq!(row, &all[id as usize * cols..][..cols]);
                     }
+                    let mut scaled = vec![0.0; count * cols];
+                    cpu.embed_scaled(table, &ids, 6.5, &mut scaled).unwrap();
+                    assert!(scaled.iter().zip(&out).all(|(scaled, x)| *scaled == x * 6.5));
                 }
             }
         }

@@ -20,10 +20,23 @@ pub struct Ffn<'a> {
     pub down: Matrix<'a>,
     /// What the gate goes through.
     pub activation: Activation,
+    /// `[cols]`: the result is multiplied by the sigmoid of the product of these weights and the input.
+    pub share: Option<&'a [f32]>,
+    /// Whether results are added to what is there, or take its place.
+    pub accumulate: bool,
+}
+
+impl<'a> Ffn<'a> {
+    /// A block whose result is added as it is.
+    #[must_use]
+    pub fn new(gate: Matrix<'a>, up: Matrix<'a>, down: Matrix<'a>, activation: Activation) -> Self {
+        Self { gate, up, down, activation, share: None, accumulate: true }
+    }
 }
 
 impl Cpu {
-    /// `out += down(activation(gate n) * (up n))` for `rows` rows, `n` being `x` or, with `norm`, `x` normalised.
+    /// `out += down(activation(gate n) * (up n))` for `rows` rows, `n` being `x` or, with `norm`, `x` normalised; times the share,
+    /// and without the sum, where `ffn` says so.
     ///
     /// # Errors
     /// When a length does not fit the shapes, or a weight format has no product.
@@ -42,8 +55,14 @@ impl Cpu {
         check_weight("columns of down", &ffn.down, hidden)?;
         KernelError::length("rows of up", hidden, ffn.up.rows())?;
         KernelError::length("output of a feed-forward block", rows * ffn.down.rows(), out.len())?;
-        let Scratch { normed, input, hidden_rows, hidden: hidden_forms, .. } = scratch;
+        if let Some(share) = ffn.share {
+            KernelError::length("gate of a shared expert", cols, share.len())?;
+        }
+        let Scratch { normed, input, hidden_rows, hidden: hidden_forms, factors, .. } = scratch;
         let x = self.prepare(x, rows, cols, norm, &[ffn.gate, ffn.up], normed, input)?;
+        if let Some(share) = ffn.share {
+            self.share(x, share, factors);
+        }
         hidden_rows.resize(rows * hidden, 0.0);
         let pair = GateUp {
             gate: (ffn.gate, self.operand(&ffn.gate, rows, input, x)),
@@ -61,7 +80,9 @@ impl Cpu {
         let h = self.prepare(hidden_rows, rows, hidden, none, &[ffn.down], normed, hidden_forms)?;
         let operand = self.operand(&ffn.down, rows, hidden_forms, h);
         let out = Shared::new(out);
-        self.products(&[Job { weight: ffn.down, bias: None, accumulate: true, operand, out }]);
+        let factors = ffn.share.map(|_| &factors[..]);
+        let (weight, accumulate) = (ffn.down, ffn.accumulate);
+        self.products(&[Job { weight, bias: None, factors, accumulate, operand, out }]);
         Ok(())
     }
 }

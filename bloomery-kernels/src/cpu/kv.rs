@@ -22,6 +22,8 @@ pub(super) use write::{write_key, write_value};
 pub const PAGE: usize = 64;
 /// Dimensions that share a scale in [`KvType::Q8_0`].
 pub(super) const GROUP: usize = 32;
+/// Dimensions of other keys that attention takes at once.
+pub(super) const KEY_GROUP: usize = 8;
 
 /// Element type of cached keys or values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -47,9 +49,14 @@ impl KvType {
         }
     }
 
-    /// Dimensions of a head must be a multiple of this.
-    fn step(self) -> usize {
+    /// Dimensions of a value must be a multiple of this.
+    fn value_step(self) -> usize {
         if self == Self::Q8_0 { GROUP } else { LANES }
+    }
+
+    /// Dimensions of a key must be a multiple of this: positions are the fastest index there.
+    fn key_step(self) -> usize {
+        if self == Self::Q8_0 { GROUP } else { KEY_GROUP }
     }
 }
 
@@ -67,8 +74,8 @@ impl KvShape {
     /// `heads` KV heads of `key_dim` and `value_dim` values.
     ///
     /// # Errors
-    /// [`KernelError::Shape`] unless there is a head and both widths are positive multiples of 16 (32 for
-    /// [`KvType::Q8_0`]).
+    /// [`KernelError::Shape`] unless there is a head, the key width is a positive multiple of 8 and the value width one of 16
+    /// (both of 32 for [`KvType::Q8_0`]).
     pub fn new(
         heads: usize,
         (key_dim, key_type): (usize, KvType),
@@ -77,12 +84,16 @@ impl KvShape {
         if heads == 0 {
             return Err(KernelError::Shape { what: "number of KV heads", value: heads, rule: "at least 1" });
         }
-        for (what, value, kind) in
-            [("key width of a head", key_dim, key_type), ("value width of a head", value_dim, value_type)]
-        {
-            if value == 0 || !value.is_multiple_of(kind.step()) {
-                let rule =
-                    if kind == KvType::Q8_0 { "a multiple of 32 for Q8_0" } else { "a multiple of 16" };
+        for (what, value, step) in [
+            ("key width of a head", key_dim, key_type.key_step()),
+            ("value width of a head", value_dim, value_type.value_step()),
+        ] {
+            if value == 0 || !value.is_multiple_of(step) {
+                let rule = match step {
+                    GROUP => "a multiple of 32 for Q8_0",
+                    LANES => "a multiple of 16",
+                    _ => "a multiple of 8",
+                };
                 return Err(KernelError::Shape { what, value, rule });
             }
         }

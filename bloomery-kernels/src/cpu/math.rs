@@ -31,6 +31,20 @@ pub(super) fn exp<V: Lanes>(x: V) -> V {
     constant(EXP_MAX).if_less(x, constant(f32::INFINITY), power).nan_of(x)
 }
 
+/// `y / (1 + e^-x)` in each lane: `y` times the sigmoid of `x`.
+#[inline(always)]
+pub(super) fn gated<V: Lanes>(y: V, x: V) -> V {
+    // SAFETY: `x` proves that the machine has V's instruction set.
+    let constant = |value| unsafe { V::splat(value) };
+    y.div(constant(1.0).add(exp(constant(0.0).sub(x))))
+}
+
+/// `x / (1 + e^-x)` in each lane.
+#[inline(always)]
+pub(super) fn silu<V: Lanes>(x: V) -> V {
+    gated(x, x)
+}
+
 /// [`exp`] of one value.
 #[inline(always)]
 pub(super) fn exp_one(x: f32) -> f32 {

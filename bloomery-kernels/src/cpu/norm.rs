@@ -45,6 +45,56 @@ impl Cpu {
     }
 }
 
+impl Cpu {
+    /// `out += ` each of the `rows` rows of `x`, normalised.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`] when `x` or `out` does not hold `rows` rows.
+    pub fn add_norm(
+        &self,
+        x: &[f32],
+        rows: usize,
+        norm: Norm<'_>,
+        out: &mut [f32],
+    ) -> Result<(), KernelError> {
+        let cols = norm.gain.len();
+        KernelError::length("input of add_norm", rows * cols, x.len())?;
+        KernelError::length("output of add_norm", rows * cols, out.len())?;
+        if cols == 0 {
+            return Ok(());
+        }
+        let block = split::rows_per_task(rows, cols, VALUES_PER_TASK, self.pool.threads());
+        split::for_row_blocks(&self.pool, out, cols, block, &|first, out| {
+            let x = &x[first * cols..first * cols + out.len()];
+            dispatch(self.isa, RowsOnto { x, norm, out });
+        });
+        Ok(())
+    }
+}
+
+/// Adds rows of `norm.gain.len()` values after normalising them.
+struct RowsOnto<'a> {
+    x: &'a [f32],
+    norm: Norm<'a>,
+    out: &'a mut [f32],
+}
+
+impl Kernel for RowsOnto<'_> {
+    type Output = ();
+    #[inline(always)]
+    unsafe fn run<V: Lanes>(self) {
+        let cols = self.norm.gain.len();
+        for (x, out) in self.x.chunks_exact(cols).zip(self.out.chunks_exact_mut(cols)) {
+            // SAFETY: the instruction set is the caller's promise.
+            let inverse = unsafe { inverse_rms::<V>(x, self.norm.eps) };
+            // Plain loops: one rounding an operation, so the compiler may vectorise freely.
+            for ((out, x), gain) in out.iter_mut().zip(x).zip(self.norm.gain) {
+                *out += x * inverse * gain;
+            }
+        }
+    }
+}
+
 /// Normalises rows of `norm.gain.len()` values.
 struct RowsInto<'a> {
     x: &'a [f32],
@@ -141,6 +191,25 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn adds_what_it_would_write() {
+        for (rows, cols) in [(1, 1), (3, 17), (33, 96), (5, 2048)] {
+            let mut rng = Rng::new(cols as u64);
+            let (x, gain, before) = (rng.normals(rows * cols), rng.normals(cols), rng.normals(rows * cols));
+            let norm = Norm { gain: &gain, eps: 1e-6 };
+            for cpu in cpus() {
+                let (mut normed, mut out) = (vec![0.0; rows * cols], before.clone());
+                cpu.rms_norm(&x, rows, norm, &mut normed).unwrap();
+                cpu.add_norm(&x, rows, norm, &mut out).unwrap();
+                let sum = before.iter().zip(&normed).map(|(a, b)| a + b);
+                assert!(out.iter().zip(sum).all(|(got, sum)| got.to_bits() == sum.to_bits()));
+            }
+        }
+        let (cpu, norm) = (cpus().remove(0), Norm { gain: &[1.0; 4], eps: 1e-6 });
+        assert!(cpu.add_norm(&[0.0; 7], 2, norm, &mut [0.0; 8]).is_err());
+        assert!(cpu.add_norm(&[0.0; 8], 2, norm, &mut [0.0; 7]).is_err());
     }
 
     #[test]

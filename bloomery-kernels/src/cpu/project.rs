@@ -25,6 +25,8 @@ pub struct Part<'a> {
 pub(super) struct Job<'a> {
     pub(super) weight: Matrix<'a>,
     pub(super) bias: Option<&'a [f32]>,
+    /// Multiplies the products of each activation row.
+    pub(super) factors: Option<&'a [f32]>,
     pub(super) accumulate: bool,
     pub(super) operand: Operand<'a>,
     pub(super) out: Shared<'a, f32>,
@@ -60,6 +62,7 @@ impl Cpu {
             .map(|part| Job {
                 weight: part.weight,
                 bias: part.bias,
+                factors: None,
                 accumulate: part.accumulate,
                 operand: self.operand(&part.weight, rows, input, x),
                 out: Shared::new(part.out),
@@ -159,7 +162,10 @@ impl Cpu {
                     // pair of such rows has one value.
                     let out = unsafe { job.out.part(start + rows.start..start + rows.end) };
                     let bias = job.bias.map(|bias| &bias[rows.clone()]);
-                    deliver(values, bias, job.accumulate, out);
+                    match job.factors {
+                        None => deliver(values, bias, job.accumulate, out),
+                        Some(factors) => weighted(values, factors[at + i], job.accumulate, out),
+                    }
                 });
                 return;
             }
@@ -194,6 +200,16 @@ fn deliver(values: &[f32], bias: Option<&[f32]>, accumulate: bool, out: &mut [f3
         (Some(bias), true) => {
             out.iter_mut().zip(values).zip(bias).for_each(|((out, v), bias)| *out += v + bias);
         }
+    }
+}
+
+/// `out (+)= factor * values`.
+fn weighted(values: &[f32], factor: f32, accumulate: bool, out: &mut [f32]) {
+    let pairs = out.iter_mut().zip(values);
+    if accumulate {
+        pairs.for_each(|(out, v)| *out += factor * v);
+    } else {
+        pairs.for_each(|(out, v)| *out = factor * v);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Rotary position embedding, the head norms before it, and the append to the cache.
 
+mod latent;
 mod table;
 
 use super::kv::{KvLayerMut, KvShape, PAGE, RowSlot, write_key, write_value};
@@ -21,6 +22,8 @@ pub struct HeadSpec<'a> {
     pub k_norm: Option<Norm<'a>>,
     /// Rotation after the norms, row by row; none leaves positions out.
     pub rope: Option<&'a RopeTable>,
+    /// The dimension of a head with which the turning part begins.
+    pub rope_first: usize,
 }
 
 impl<'a> HeadSpec<'a> {
@@ -47,7 +50,7 @@ impl<'a> HeadSpec<'a> {
             unsafe { in_place::<V>(head, norm) }
         }
         if let Some(table) = self.rope {
-            table.turn(row, head);
+            table.turn(row, &mut head[self.rope_first..]);
         }
     }
 }
@@ -123,14 +126,20 @@ fn check(
         KernelError::length("gain of a head norm", dim, norm.gain.len())?;
     }
     if let Some(table) = spec.rope {
-        if 2 * table.half > dim {
-            let value = 2 * table.half;
-            return Err(KernelError::Shape { what: "rotary width", value, rule: "at most the key width" });
+        let end = spec.rope_first.saturating_add(2 * table.half);
+        if end > dim {
+            let rule = "at most the key width";
+            return Err(KernelError::Shape { what: "end of the rotary part", value: end, rule });
         }
         if table.half > 0 {
             KernelError::length("rows of the rope table", rows, table.rows())?;
         }
     }
+    check_slots(cache, slots)
+}
+
+/// An error unless all slots are in the cache.
+fn check_slots(cache: &KvLayerMut<'_>, slots: &[RowSlot]) -> Result<(), KernelError> {
     for slot in slots {
         KernelError::below("cache page", slot.page as usize, cache.pages)?;
         KernelError::below("offset in a cache page", slot.offset as usize, PAGE)?;

@@ -22,8 +22,11 @@ pub struct Scratch {
     pub(super) slots: Vec<f32>,
     /// The order of an expert layer's work.
     pub(super) plan: Plan,
-    /// Router logits.
+    /// Router logits, and what experts are chosen by where that is something else.
     pub(super) logits: Vec<f32>,
+    pub(super) scores: Vec<f32>,
+    /// What multiplies the rows of a shared expert.
+    pub(super) factors: Vec<f32>,
 }
 
 /// Activation rows as the weights of a call want them.

@@ -35,4 +35,13 @@ impl<'a, T> Shared<'a, T> {
         // SAFETY: inside the borrowed slice by the assertion, and unaliased by this function's contract.
         unsafe { std::slice::from_raw_parts_mut(self.start.add(range.start), range.len()) }
     }
+
+    /// Where the values of `range` begin, for tasks that read the same ones.
+    ///
+    /// # Panics
+    /// When the range is not inside the slice.
+    pub(super) fn at(&self, range: Range<usize>) -> *mut T {
+        assert!(range.start <= range.end && range.end <= self.len, "part {range:?} of {}", self.len);
+        self.start.wrapping_add(range.start)
+    }
 }

@@ -34,6 +34,7 @@ mod sampling;
 mod settings;
 mod slot_files;
 mod slots;
+mod systemone;
 #[cfg(test)]
 mod tests;
 mod timings;
@@ -52,6 +53,27 @@ use crate::app::App;
 use crate::error::{ApiError, ErrorKind};
 use crate::http::{Reply, Request};
 
+/// Routes that a model without text has not.
+const GENERATES: [&str; 17] = [
+    "/completion",
+    "/completions",
+    "/v1/completions",
+    "/infill",
+    "/apply-template",
+    "/v1/chat/completions",
+    "/chat/completions",
+    "/v1/chat/completions/control",
+    "/chat/completions/control",
+    "/v1/chat/completions/input_tokens",
+    "/chat/completions/input_tokens",
+    "/v1/messages",
+    "/v1/messages/count_tokens",
+    "/v1/responses",
+    "/responses",
+    "/v1/responses/input_tokens",
+    "/responses/input_tokens",
+];
+
 /// Answers a request. Errors become replies here.
 pub async fn answer(app: &Arc<App>, request: Request) -> Reply {
     route(app, request).await.unwrap_or_else(Reply::from)
@@ -61,6 +83,9 @@ async fn route(app: &Arc<App>, request: Request) -> Result<Reply, ApiError> {
     let path = request.path.clone();
     let get = matches!(request.method, Method::GET | Method::HEAD);
     let post = request.method == Method::POST;
+    if post && app.decider.is_some() && GENERATES.contains(&path.as_str()) {
+        return Err(systemone::only_decisions());
+    }
     match path.as_str() {
         "/health" | "/v1/health" if get => health::health(app),
         "/v1/models" | "/models" if get => Ok(models::models(app)),
@@ -79,7 +104,7 @@ async fn route(app: &Arc<App>, request: Request) -> Result<Reply, ApiError> {
         "/lora-adapters" if get => Ok(lora::list()),
         "/lora-adapters" if post => lora::set(&request),
         "/v1/audio/transcriptions" | "/audio/transcriptions" if post => Err(rest::audio()),
-        "/v1/systemone" if post => Err(rest::decide()),
+        "/v1/systemone" if post => systemone::systemone(app, &request).await,
         "/tools" if get || post => Err(rest::tools()),
         "/cors-proxy" if get || post => Err(rest::proxy()),
         "/apply-template" if post => apply_template::apply_template(app, &request).await,

@@ -20,7 +20,7 @@ pub(super) fn models(app: &App) -> Reply {
         "type": "model",
         "description": "",
         "tags": [""],
-        "capabilities": ["completion"],
+        "capabilities": [if app.decider.is_some() { "decision" } else { "completion" }],
         "parameters": "",
         "details": {
             "parent_model": "",
@@ -45,17 +45,18 @@ pub(super) fn model(app: &App, name: &str) -> Result<Reply, ApiError> {
 fn entry(app: &App) -> Value {
     let facts = app.engine.facts();
     let model = app.engine.model();
+    let decides = app.decider.is_some();
     let mut aliases = app.options.aliases.clone();
     aliases.sort();
     if aliases.is_empty() {
         aliases.push(app.id().to_owned());
     }
-    json!({
+    let mut entry = json!({
         "id": app.id(),
         "aliases": aliases,
         "tags": app.options.tags,
         "object": "model",
-        "architecture": {"input_modalities": ["text"], "output_modalities": ["text"]},
+        "architecture": {"input_modalities": ["text"], "output_modalities": [if decides { "decisions" } else { "text" }]},
         "created": ids::now(),
         "owned_by": "llamacpp",
         "meta": {
@@ -68,7 +69,11 @@ fn entry(app: &App) -> Value {
             "size": facts.weights.0,
             "ftype": file_type(facts.file_type),
         },
-    })
+    });
+    if decides {
+        entry["max_model_len"] = json!(app.context());
+    }
+    entry
 }
 
 /// llama.cpp's number of a kind of vocabulary.

@@ -12,11 +12,6 @@ pub(super) fn audio() -> ApiError {
     ApiError::not_supported("This model has no audio input")
 }
 
-/// `/v1/systemone`.
-pub(super) fn decide() -> ApiError {
-    ApiError::not_supported("This model is not a decision model")
-}
-
 /// `/tools`.
 pub(super) fn tools() -> ApiError {
     ApiError::new(ErrorKind::FeatureDisabled, "This server runs no tools (--tools)")

@@ -23,6 +23,10 @@ const STEP: usize = 256;
 pub struct EngineOptions {
     /// The file; without one, the demo model.
     pub model: Option<PathBuf>,
+    /// The head of a decision model, where it is not in the model's file.
+    pub head: Option<PathBuf>,
+    /// Its configuration, where it is not beside it.
+    pub head_config: Option<PathBuf>,
     /// Positions of all slots together; 0 is what the model was trained for, as memory allows.
     pub context: usize,
     /// Jobs that run at the same time; `None` is for the server to choose.
@@ -35,6 +39,8 @@ pub struct EngineOptions {
     pub queue_depth: Option<usize>,
     /// MiB for prefixes that no slot holds; -1 is no limit, `None` is for the server to choose.
     pub cache_ram: Option<i64>,
+    /// States of recurrent layers that each slot can come back to; `None` is for the engine to choose.
+    pub checkpoints: Option<usize>,
     /// Most tokens of one step, by either name; 0 is no limit of its own.
     pub batch: usize,
     /// See `batch`; `None` is for the engine to choose.
@@ -90,12 +96,15 @@ impl Default for EngineOptions {
     fn default() -> Self {
         Self {
             model: None,
+            head: None,
+            head_config: None,
             context: 0,
             slots: None,
             unified: None,
             per_slot: None,
             queue_depth: None,
             cache_ram: None,
+            checkpoints: None,
             batch: 2048,
             ubatch: None,
             kv: KvType::F16,
@@ -250,6 +259,9 @@ impl EngineOptions {
             .context_floor(self.fit_floor);
         let builder = self.card_budget.into_iter().fold(builder, EngineBuilder::card_budget);
         let builder = self.card_margin.into_iter().fold(builder, EngineBuilder::card_margin);
+        let builder = self.checkpoints.into_iter().fold(builder, EngineBuilder::checkpoints);
+        let builder = self.head.iter().fold(builder, EngineBuilder::head);
+        let builder = self.head_config.iter().fold(builder, EngineBuilder::head_config);
         let builder = self.heat.iter().fold(builder, EngineBuilder::heat);
         let builder = self.step_rows().into_iter().fold(builder, EngineBuilder::step_rows);
         self.threads.into_iter().fold(builder, EngineBuilder::threads)

@@ -14,6 +14,8 @@ const OTHER_NAMES: [(&str, &str); 2] = [("HF_HUB_CACHE", "LLAMA_CACHE"), ("HF_EN
 pub struct HubOptions {
     /// The model; without one nothing is downloaded.
     pub reference: Option<Reference>,
+    /// A repository whose decision head is wanted.
+    pub head: Option<Reference>,
     /// The secret of an account, in place of the environment's.
     pub token: Option<String>,
     /// Only the cache is used.
@@ -45,24 +47,39 @@ impl HubOptions {
 
 impl fmt::Debug for HubOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { reference, token, offline, .. } = self;
-        let reference = reference.as_ref().map(ToString::to_string);
+        let Self { reference, head, token, offline, .. } = self;
+        let [reference, head] = [reference, head].map(|name| name.as_ref().map(ToString::to_string));
         let hub = &mut f.debug_struct("HubOptions");
-        hub.field("reference", &reference).field("token", &token.is_some()).field("offline", offline);
+        hub.field("reference", &reference)
+            .field("head", &head)
+            .field("token", &token.is_some())
+            .field("offline", offline);
         hub.finish_non_exhaustive()
     }
 }
 
 /// Takes `user/repo:QUANT`.
 pub(super) fn reference(draft: &mut Draft, value: &str) -> Result<(), Wrong> {
-    let reference = value.parse().map_err(|error| match error {
+    draft.hub.reference = Some(read(value)?);
+    Ok(())
+}
+
+/// Takes a file, or `hf:user/repo`. The last one counts.
+pub(super) fn head(draft: &mut Draft, value: &str) -> Result<(), Wrong> {
+    (draft.engine.head, draft.hub.head) = match value.starts_with("hf:") {
+        true => (None, Some(read(value)?)),
+        false => (Some(value.into()), None),
+    };
+    Ok(())
+}
+
+fn read(value: &str) -> Result<Reference, Wrong> {
+    value.parse().map_err(|error| match error {
         HubError::BadReference { why, .. } => {
             Wrong::Value(format!("{why}; expected user/repo or user/repo:QUANT"))
         }
         error => Wrong::Value(error.to_string()),
-    })?;
-    draft.hub.reference = Some(reference);
-    Ok(())
+    })
 }
 
 #[cfg(test)]

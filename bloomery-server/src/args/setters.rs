@@ -41,7 +41,8 @@ pub(super) fn model(draft: &mut Draft, value: &str) -> Result<(), Wrong> {
         return Err(Wrong::File(path.to_owned(), "is not a file".to_owned()));
     }
     match SEATS.iter().position(|seat| *seat == value) {
-        Some(0) => {
+        // The file says which of these it is.
+        Some(0 | 4) => {
             draft.seat = Some(value.to_owned());
             Ok(())
         }

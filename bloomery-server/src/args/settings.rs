@@ -99,6 +99,11 @@ impl Settings {
 
         engine.placement = draft.placement.placement();
         engine.host_experts = draft.placement.experts()?;
+        // To the token: the engine's context is rounded up.
+        serve.longest_decision = Some(engine.context).filter(|&context| context > 0);
+        if engine.head.is_none() && hub.head.is_none() && engine.head_config.is_some() {
+            return conflict("--head-config: --head is missing".to_owned());
+        }
 
         let jobs = engine.slots() + engine.queue_depth();
         if engine.queue_depth.is_some() && jobs > http.max_connections {

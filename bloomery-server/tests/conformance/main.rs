@@ -6,6 +6,7 @@ mod chat;
 mod introspection;
 mod native;
 mod recorded;
+mod recurrent;
 mod responses;
 mod rest;
 mod support;

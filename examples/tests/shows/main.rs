@@ -5,6 +5,8 @@ mod axum;
 #[cfg(test)]
 mod batch;
 #[cfg(test)]
+mod decide;
+#[cfg(test)]
 mod desktop;
 #[cfg(test)]
 mod placement;

@@ -30,14 +30,12 @@ pub(crate) use support::{
     dense_bytes, expert_bytes, unsupported, unsupported_dense, unsupported_experts, weight_bytes,
 };
 
-use std::sync::Arc;
-
 use bloomery_kernels::cpu::{Cpu, Pool};
 use bloomery_kernels::cuda::{CudaError, Device, Stream};
 
 use super::{Answer, Backend, Batch, GraphFacts, Readback};
 use crate::error::{EngineError, LoadError};
-use crate::plan::{Plan, Progress};
+use crate::plan::{Plan, Progress, StateSlots};
 use crate::residency::Traffic;
 use crate::state::{PAGE, PageId, StateId};
 use crate::units::Bytes;
@@ -81,7 +79,8 @@ impl CudaBackend {
     ) -> Result<Self, LoadError> {
         let shared = plan.shared();
         let Plan { card, gguf, program, weights, kv, context, sessions, step_rows, .. } = plan;
-        let Plan { split, split_options, threads, isa, numerics, .. } = plan;
+        let Plan { split, split_options, threads, isa, numerics, states: StateSlots { slots, .. }, .. } =
+            plan;
         let device = match card.and_then(|card| card.device) {
             Some(device) => device,
             None => Device::open(number)?,
@@ -91,7 +90,7 @@ impl CudaBackend {
         // Caches and buffers first: what does not fit is refused before the file is read.
         let shapes = program.attentions.iter().map(|attention| ops::attend::shape(attention, kv));
         let caches = Caches::new(&device, shapes, pages)?;
-        let states = States::new(&device, &program, 2 * sessions)?;
+        let states = States::new(&device, &program, slots)?;
         let memory = Memory::new(&device, &program, &sizes)?;
         let tilings = Tilings::new(device.info(), &program, kv)?;
         let inputs = Inputs::new(&stream, &sizes, context.div_ceil(PAGE), tilings)?;
@@ -103,7 +102,7 @@ impl CudaBackend {
             None => None,
             Some(split) => {
                 let cpu = Cpu::new(Pool::new(threads), isa, numerics);
-                let (gguf, mode) = (Arc::new(gguf), split_options.residency);
+                let mode = split_options.residency;
                 let served_rows = split_options.served_rows;
                 let heat = split_options.heat.map(|path| HeatFile { path, model: fingerprint });
                 let parts = Parts {

@@ -5,12 +5,38 @@ mod property;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::node::{Place, ROOT};
+use super::node::{Place, ROOT, StatePlace};
 use super::{PrefixCache, PrefixStats};
 use crate::backend::{Answer, Backend, Batch};
 use crate::error::EngineError;
-use crate::state::{PAGE, PageId, SequenceState};
+use crate::state::{PAGE, PageId, SequenceState, StatePool, StateRef};
 use crate::units::Bytes;
+
+/// A beginning that has a recurrent state, and that in its slot or as bytes.
+pub(crate) type Found<'a> = (Vec<u32>, Result<StateRef, &'a [u8]>);
+
+impl PrefixCache {
+    /// Of all beginnings.
+    pub(crate) fn checkpoints(&self) -> Vec<Found<'_>> {
+        let (mut next, mut found) = (vec![(ROOT, Vec::new())], Vec::new());
+        while let Some((id, before)) = next.pop() {
+            let node = &self.tree.nodes[id];
+            for checkpoint in &node.checkpoints {
+                let tokens = [&before[..], &node.tokens()[..checkpoint.rows]].concat();
+                found.push((
+                    tokens,
+                    match &checkpoint.place {
+                        StatePlace::Resident(state) => Ok(*state),
+                        StatePlace::Parked { bytes, .. } => Err(&**bytes),
+                    },
+                ));
+            }
+            let tokens = [before, node.tokens().to_vec()].concat();
+            next.extend(node.children.iter().map(|&child| (child, tokens.clone())));
+        }
+        found
+    }
+}
 
 /// A row is a hash of all tokens up to its own, as keys and values depend on all of them.
 struct Rows(Vec<[u64; PAGE]>);
@@ -64,7 +90,7 @@ struct World {
 impl World {
     fn new(pages: u32, parked_pages: usize) -> Self {
         Self {
-            cache: PrefixCache::new(pages, Bytes::of(parked_pages, PAGE_BYTES)),
+            cache: PrefixCache::new(pages, StatePool::new(0, 0), Bytes::of(parked_pages, PAGE_BYTES)),
             rows: Rows(vec![[0; PAGE]; pages as usize]),
             sequences: Vec::new(),
         }
@@ -95,7 +121,7 @@ impl World {
     }
 
     fn publish(&mut self, sequence: usize) {
-        self.cache.publish(&mut self.sequences[sequence]);
+        self.cache.publish(&mut self.sequences[sequence], true);
     }
 
     fn truncate(&mut self, sequence: usize, len: usize) {

@@ -63,11 +63,11 @@ pub(super) unsafe fn convert_values<V: Lanes>(
 #[inline(always)]
 unsafe fn flat_values<V: Lanes, S: Source>(from: *const u8, dim: usize, positions: usize, to: &mut [f32]) {
     let mut scales = [1.0_f32; PAGE];
-    for d in (0..dim).step_by(S::GROUP) {
+    for d in (0..dim).step_by(S::VALUE_GROUP) {
         // SAFETY: as in `pages`.
         unsafe { S::value_scales::<V>(from, dim, d, &mut scales) }
         for (position, scale) in scales.into_iter().enumerate().take(positions) {
-            for d in (d..d + S::GROUP).step_by(LANES) {
+            for d in (d..d + S::VALUE_GROUP).step_by(LANES) {
                 let to = &mut to[position * dim + d..][..LANES];
                 // SAFETY: as in `pages`.
                 unsafe { S::value::<V>(from, dim, position, d, scale).store(to.as_mut_ptr()) }

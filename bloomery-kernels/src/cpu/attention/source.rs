@@ -3,7 +3,7 @@
 //! Every type yields the exact f32 values (an f16 scale times an int8 fits an f32), so arithmetic does not depend on
 //! whether a page was converted before.
 
-use crate::cpu::kv::{GROUP, PAGE};
+use crate::cpu::kv::{GROUP, KEY_GROUP, PAGE};
 use crate::cpu::lanes::{LANES, Lanes};
 
 /// An element type. All pointers are to one head's part of a page, of keys or values of `dim` dimensions; the machine
@@ -11,6 +11,8 @@ use crate::cpu::lanes::{LANES, Lanes};
 pub(super) trait Source {
     /// Key dimensions that share scales.
     const GROUP: usize;
+    /// Value dimensions that share scales.
+    const VALUE_GROUP: usize;
     /// Whether values need scales.
     const SCALED: bool;
     /// Whether to ask for the next page while one is used: not f32, which mostly is a page converted before.
@@ -38,7 +40,8 @@ pub(super) struct Eight;
 macro_rules! unscaled {
     ($source:ty, $element:ty, $load:ident) => {
         impl Source for $source {
-            const GROUP: usize = LANES;
+            const GROUP: usize = KEY_GROUP;
+            const VALUE_GROUP: usize = LANES;
             const SCALED: bool = false;
             const AHEAD: bool = size_of::<$element>() < 4;
             const BYTES: usize = size_of::<$element>();
@@ -72,6 +75,7 @@ unscaled!(Half, u16, load_f16);
 
 impl Source for Eight {
     const GROUP: usize = GROUP;
+    const VALUE_GROUP: usize = GROUP;
     const SCALED: bool = true;
     const AHEAD: bool = true;
     const BYTES: usize = 1;

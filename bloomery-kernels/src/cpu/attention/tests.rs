@@ -211,6 +211,31 @@ fn keys_and_values_may_differ() {
     verify(&mut rng, &seq, &AttentionSpec::new(5, 0.1), &[1, 64, 200]);
 }
 
+/// Latent attention: one key for all heads, wider than its value; and the widest plain heads with a window.
+#[test]
+fn latents_and_wide_heads() {
+    let mut rng = Rng::new(9);
+    for (key_dim, value_dim, heads) in [(576, 512, 16), (40, 32, 4), (288, 256, 4)] {
+        for kind in [KvType::F32, KvType::F16, KvType::Q8_0] {
+            if kind == KvType::Q8_0 && key_dim % 32 != 0 {
+                continue;
+            }
+            let shape = KvShape::new(1, (key_dim, kind), (value_dim, kind)).unwrap();
+            let seq = Sequence::new(&mut rng, shape, 200);
+            let spec = AttentionSpec::new(heads, (key_dim as f32).sqrt().recip());
+            verify(&mut rng, &seq, &spec, &[1]);
+            verify(&mut rng, &seq, &spec, &[63, 64, 65, 66, 200]);
+        }
+    }
+    for kind in [KvType::F32, KvType::F16, KvType::Q8_0] {
+        let seq = Sequence::new(&mut rng, shape(2, 256, kind), 700);
+        let mut spec = AttentionSpec::new(16, 0.0625);
+        verify(&mut rng, &seq, &spec, &[1, 64, 700]);
+        spec.window = Some(512);
+        verify(&mut rng, &seq, &spec, &(690..=700).collect::<Vec<_>>());
+    }
+}
+
 #[test]
 fn rows_of_several_sequences() {
     let mut rng = Rng::new(6);

@@ -164,7 +164,8 @@ pub(crate) unsafe fn dots_raw(
         Input::Floats(x) => x.len().checked_div(cols).unwrap_or(usize::MAX),
     };
     assert!(pick.max().is_none_or(|row| row < x_rows), "activation rows {pick:?} of {x_rows}");
-    let tile = (TILE_BYTES / w.row_bytes().max(1)).next_multiple_of(8);
+    // At least some rows, however long they are.
+    let tile = (TILE_BYTES / w.row_bytes().max(1)).max(1).next_multiple_of(8);
     let limit = match x {
         Input::Quantized(q) if q.form() == Form::Q8x256 => MAX_ROWS,
         _ => 4,

@@ -36,6 +36,8 @@ fn is_its_parts_on_every_machine() {
                 up: Matrix::new(up, hidden, cols, &data[1]).unwrap(),
                 down: Matrix::new(down, cols, hidden, &data[2]).unwrap(),
                 activation: [Activation::Silu, Activation::GeluTanh, Activation::Gelu][f],
+                share: None,
+                accumulate: true,
             };
             let x: Vec<f32> = Rng::new(n as u64).normals(n * cols).iter().map(|x| x * 0.05).collect();
             let gain = Rng::new(8).normals(cols);
@@ -69,6 +71,8 @@ fn near_double_precision_without_rounding() {
         up: w(1, hidden, cols),
         down: w(2, cols, hidden),
         activation: Activation::Silu,
+        share: None,
+        accumulate: true,
     };
     let x: Vec<f32> = Rng::new(1).normals(n * cols).iter().map(|x| x * 0.01).collect();
     let cpu = Cpu::new(
@@ -104,4 +108,49 @@ fn near_double_precision_without_rounding() {
             assert!((f64::from(*out) - exact).abs() <= bound, "{out} {exact} {bound}");
         }
     }
+}
+
+#[test]
+fn a_shared_expert_counts_as_much_as_its_gate_says() {
+    let (cols, hidden) = (512, 256);
+    let data = [(Format::Q4_K, 1), (Format::Q4_K, 2), (Format::Q6_K, 3)]
+        .map(|(format, seed)| weights(format, cols * hidden, seed));
+    let plain = Ffn::new(
+        Matrix::new(Format::Q4_K, hidden, cols, &data[0]).unwrap(),
+        Matrix::new(Format::Q4_K, hidden, cols, &data[1]).unwrap(),
+        Matrix::new(Format::Q6_K, cols, hidden, &data[2]).unwrap(),
+        Activation::Silu,
+    );
+    let share = Rng::new(4).normals(cols);
+    for rows in [1, 2, 9, 40] {
+        let x: Vec<f32> = Rng::new(rows as u64).normals(rows * cols).iter().map(|x| x * 0.05).collect();
+        let before = Rng::new(9).normals(rows * cols);
+        let mut expected: Option<Vec<u32>> = None;
+        for cpu in cpus() {
+            let run = |share, accumulate| {
+                let mut out = before.clone();
+                let ffn = Ffn { share, accumulate, ..plain };
+                cpu.dense_ffn(&x, rows, None, &ffn, &mut out, &mut Scratch::default()).unwrap();
+                out
+            };
+            let (alone, shared, added) =
+                (run(None, false), run(Some(&share), false), run(Some(&share), true));
+            for row in 0..rows {
+                let range = row * cols..(row + 1) * cols;
+                let product = |(&x, &w): (&f32, &f32)| f64::from(x) * f64::from(w);
+                let z: f64 = x[range.clone()].iter().zip(&share).map(product).sum();
+                let factor = 1.0 / (1.0 + (-z).exp());
+                for at in range {
+                    let exact = f64::from(alone[at]) * factor;
+                    // 512 terms below 0.2 each, in 16 lanes: 36 roundings of at most 3; the sigmoid's slope is 1/4.
+                    assert!((f64::from(shared[at]) - exact).abs() <= 2e-6 * (1.0 + exact.abs()), "{at}");
+                    assert_eq!(added[at], before[at] + shared[at]);
+                }
+            }
+            assert_eq!(bits(&shared), *expected.get_or_insert_with(|| bits(&shared)), "{cpu:?}");
+        }
+    }
+    let (cpu, x) = (&cpus()[0], vec![0.0; cols]);
+    let ffn = Ffn { share: Some(&share[1..]), ..plain };
+    assert!(cpu.dense_ffn(&x, 1, None, &ffn, &mut x.clone(), &mut Scratch::default()).is_err());
 }

@@ -25,11 +25,12 @@ pub(in crate::cpu) unsafe fn write_key<V: Lanes>(head: *mut u8, kind: KvType, of
             }
         }
         KvType::F16 => {
-            for (chunk, values) in row.as_chunks::<LANES>().0.iter().enumerate() {
-                let mut halves = [0_u16; LANES];
+            for (chunk, values) in row.chunks(LANES).enumerate() {
+                let (mut all, mut halves) = ([0.0; LANES], [0_u16; LANES]);
+                all[..values.len()].copy_from_slice(values);
                 // SAFETY: arrays of 16 values; the instruction set is this function's own contract.
-                unsafe { V::load(values.as_ptr()).store_f16(halves.as_mut_ptr()) }
-                for (i, half) in halves.into_iter().enumerate() {
+                unsafe { V::load(all.as_ptr()).store_f16(halves.as_mut_ptr()) }
+                for (i, half) in halves.into_iter().enumerate().take(values.len()) {
                     // SAFETY: see above.
                     unsafe {
                         head.cast::<u16>().add(first + (chunk * LANES + i) * LANES).write_unaligned(half)

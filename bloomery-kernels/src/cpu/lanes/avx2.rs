@@ -149,6 +149,42 @@ impl Lanes for Avx2 {
     }
 
     #[inline(always)]
+    fn sums<const R: usize>(all: [[Self; R]; 2]) -> [[f32; R]; 2] {
+        let mut sums = [[0.0; R]; 2];
+        if R != 2 {
+            for (sums, all) in sums.iter_mut().zip(all) {
+                for (sum, one) in sums.iter_mut().zip(all) {
+                    *sum = one.sum();
+                }
+            }
+            return sums;
+        }
+        // Every step of the tree for as many vectors at once as fit.
+        let mut lanes = [0.0; 8];
+        // SAFETY: values of this type prove AVX2; the array has 8 values.
+        unsafe {
+            let mut fours = [_mm256_setzero_ps(); 2];
+            for (four, all) in fours.iter_mut().zip(&all) {
+                let a = _mm256_add_ps(all[0].0, all[0].1);
+                let b = _mm256_add_ps(all[1].0, all[1].1);
+                let (low, high) =
+                    (_mm256_permute2f128_ps::<0x20>(a, b), _mm256_permute2f128_ps::<0x31>(a, b));
+                *four = _mm256_add_ps(low, high);
+            }
+            let [a, b] = fours;
+            let two = _mm256_add_ps(_mm256_shuffle_ps::<0x44>(a, b), _mm256_shuffle_ps::<0xee>(a, b));
+            let one = _mm256_add_ps(two, _mm256_permute_ps::<0xb1>(two));
+            _mm256_storeu_ps(lanes.as_mut_ptr(), one);
+        }
+        for (which, sums) in sums.iter_mut().enumerate() {
+            for (r, sum) in sums.iter_mut().enumerate() {
+                *sum = lanes[4 * r + 2 * which];
+            }
+        }
+        sums
+    }
+
+    #[inline(always)]
     fn largest(self) -> f32 {
         // SAFETY: a value of this type proves AVX2 and FMA.
         unsafe {

@@ -120,6 +120,45 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
+    fn sums<const R: usize>(all: [[Self; R]; 2]) -> [[f32; R]; 2] {
+        let mut sums = [[0.0; R]; 2];
+        if R != 4 {
+            for (sums, all) in sums.iter_mut().zip(all) {
+                for (sum, one) in sums.iter_mut().zip(all) {
+                    *sum = one.sum();
+                }
+            }
+            return sums;
+        }
+        // Every step of the tree for as many vectors at once as fit: 23 operations where one by one takes 64.
+        let mut lanes = [0.0; 16];
+        // SAFETY: values of this type prove AVX-512; the array has 16 values.
+        unsafe {
+            let mut fours = [_mm512_setzero_ps(); 2];
+            for (four, all) in fours.iter_mut().zip(&all) {
+                let eight = |a: __m512, b: __m512| {
+                    let (low, high) =
+                        (_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0xee>(a, b));
+                    _mm512_add_ps(low, high)
+                };
+                let (a, b) = (eight(all[0].0, all[1].0), eight(all[2].0, all[3].0));
+                let (low, high) = (_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b));
+                *four = _mm512_add_ps(low, high);
+            }
+            let [a, b] = fours;
+            let two = _mm512_add_ps(_mm512_shuffle_ps::<0x44>(a, b), _mm512_shuffle_ps::<0xee>(a, b));
+            let one = _mm512_add_ps(two, _mm512_permute_ps::<0xb1>(two));
+            _mm512_storeu_ps(lanes.as_mut_ptr(), one);
+        }
+        for (which, sums) in sums.iter_mut().enumerate() {
+            for (r, sum) in sums.iter_mut().enumerate() {
+                *sum = lanes[4 * r + 2 * which];
+            }
+        }
+        sums
+    }
+
+    #[inline(always)]
     fn largest(self) -> f32 {
         // SAFETY: a value of this type proves AVX-512.
         unsafe {

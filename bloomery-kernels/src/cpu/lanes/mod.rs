@@ -65,6 +65,17 @@ pub(super) trait Lanes: Copy {
     fn add_exponent(self, n: Self) -> Self;
     /// The sum: lanes `i` and `i + 8`, then `i + 4`, `i + 2`, `i + 1`.
     fn sum(self) -> f32;
+    /// The [`sum`](Self::sum) of each.
+    #[inline(always)]
+    fn sums<const R: usize>(all: [[Self; R]; 2]) -> [[f32; R]; 2] {
+        let mut sums = [[0.0; R]; 2];
+        for (sums, all) in sums.iter_mut().zip(all) {
+            for (sum, one) in sums.iter_mut().zip(all) {
+                *sum = one.sum();
+            }
+        }
+        sums
+    }
     /// The largest lane (of lanes without NaN).
     fn largest(self) -> f32;
 }

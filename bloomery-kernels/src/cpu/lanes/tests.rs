@@ -55,6 +55,9 @@ impl Kernel for AllOps<'_> {
             b.store_f16(halves.as_mut_ptr());
             out.extend(halves.map(|bits| half::f16::from_bits(bits).to_f32()));
             out.extend([a.sum(), b.largest()]);
+            let sum = c.add(a);
+            out.extend(V::sums([[a, b], [c, sum]]).as_flattened());
+            out.extend(V::sums([[a, b, c, sum], [sum, c, a, b]]).as_flattened());
             out
         }
     }

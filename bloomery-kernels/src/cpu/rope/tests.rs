@@ -32,6 +32,11 @@ fn read(cache: &KvLayer<'_>, head: usize, slot: RowSlot) -> (Vec<f32>, Vec<f32>)
 }
 
 /// The rotated head in double precision; angles from `exp` of logarithms, not from powers.
+fn turned_from(first: usize, spec: &RopeSpec, position: u32, head: &[f64]) -> Vec<f64> {
+    [&head[..first], &turned(spec, position, &head[first..])].concat()
+}
+
+/// The same with the turning part in front.
 fn turned(spec: &RopeSpec, position: u32, head: &[f64]) -> Vec<f64> {
     let (mut out, half) = (head.to_vec(), spec.rotary / 2);
     for m in 0..half {
@@ -84,6 +89,9 @@ fn rotates_norms_and_appends() {
                     let norm = |gain| Norm { gain, eps: 1e-6 };
                     head_spec = head_spec.with_norms(norm(&q_gain), norm(&k_gain));
                 }
+                if rows == 2 && case % 2 == 1 {
+                    head_spec.rope_first = dim - spec.rotary;
+                }
                 let shape = KvShape::new(kv_heads, (dim, kind), (dim + 32, kind)).unwrap();
                 let mut expected = None;
                 for cpu in cpus() {
@@ -103,7 +111,9 @@ fn rotates_norms_and_appends() {
                                     .chunks(dim)
                                     .zip(to[row * width..(row + 1) * width].chunks(dim));
                                 for (from, to) in both {
-                                    let exact = turned(&spec, positions[row], &normed(from, norm));
+                                    let first = head_spec.rope_first;
+                                    let normed = normed(from, norm);
+                                    let exact = turned_from(first, &spec, positions[row], &normed);
                                     let size = exact.iter().fold(0.0_f64, |a, x| a.max(x.abs()));
                                     for (&got, exact) in to.iter().zip(exact) {
                                         // Norm: (dim / 16 + 6) / 2 + 4 roundings; rotation: 2 of the table, 3 of
@@ -189,11 +199,101 @@ fn of_rows_with_one_slot_the_last_stays_and_bad_calls_change_nothing() {
         let table = RopeTable::new(&RopeSpec::new(Pairs::Neox, 32, 1e4), &[1]).unwrap();
         let short = HeadSpec::rope(&table);
         assert!(cpu.rope_append(&mut [], &mut k.clone(), &k, &short, &mut cache, &[slot; 3]).is_err());
+        let table = RopeTable::new(&RopeSpec::new(Pairs::Neox, 16, 1e4), &[1; 3]).unwrap();
+        let mut late = HeadSpec::rope(&table);
+        late.rope_first = 17;
+        let error = cpu.rope_append(&mut [], &mut k.clone(), &k, &late, &mut cache, &[slot; 3]);
+        assert!(matches!(error, Err(KernelError::Shape { .. })));
     }
     assert_eq!(read(&cache.view(), 1, slot).0, k[160..192]);
     assert!(RopeTable::new(&RopeSpec::new(Pairs::Neox, 31, 1e4), &[1]).is_err());
+    assert!(KvShape::new(1, (40, KvType::F16), (32, KvType::F16)).is_ok());
+    assert!(KvShape::new(1, (44, KvType::F16), (32, KvType::F16)).is_err());
+    assert!(KvShape::new(1, (32, KvType::F16), (40, KvType::F16)).is_err());
     for dim in [0, 8, 24, 80] {
         assert!(KvShape::new(2, (dim, KvType::Q8_0), (32, KvType::F16)).is_err());
     }
     assert!(KvShape::new(2, (80, KvType::F16), (80, KvType::F32)).is_ok());
+}
+
+#[test]
+fn latents_are_normed_turned_and_appended() {
+    for (latent, rotary, heads) in [(32, 8, 4), (256, 32, 3), (512, 64, 16)] {
+        let dim = latent + rotary;
+        let pairs = if heads == 3 { Pairs::Neox } else { Pairs::Norm };
+        let spec = RopeSpec::new(pairs, rotary, 1e4);
+        for (rows, stride) in [(1, 1), (2, 64), (7, 1), (70, 1), (70, 65)] {
+            for kind in kinds().into_iter().filter(|&kind| kind != KvType::Q8_0 || dim % 32 == 0) {
+                let mut rng = Rng::new((dim + rows) as u64);
+                let (q, kv) = (rng.normals(rows * heads * dim), rng.normals(rows * dim));
+                let gain = rng.normals(latent);
+                let norm = Norm { gain: &gain, eps: 1e-6 };
+                let positions: Vec<u32> = (0..rows).map(|_| rng.below(1 << 16) as u32).collect();
+                let table = RopeTable::new(&spec, &positions).unwrap();
+                // A stride of 65 comes back to pages that other rows have been in.
+                let slot = |row: usize| (row * stride + 60) % (3 * PAGE);
+                let slots: Vec<RowSlot> = (0..rows)
+                    .map(|row| RowSlot { page: (slot(row) / PAGE) as u32, offset: (slot(row) % PAGE) as u32 })
+                    .collect();
+                let shape = KvShape::new(1, (dim, kind), (latent, kind)).unwrap();
+                let mut expected = None;
+                for cpu in cpus() {
+                    let (mut q_out, mut kv_out) = (q.clone(), kv.clone());
+                    let mut keys = vec![0; 3 * shape.key_page_bytes()];
+                    let mut values = vec![0; 3 * shape.value_page_bytes()];
+                    let mut cache = KvLayerMut::new(shape, &mut keys, &mut values).unwrap();
+                    cpu.latent_append(&mut q_out, &mut kv_out, norm, &table, &mut cache, &slots).unwrap();
+                    let all = (q_out, kv_out, keys, values);
+                    assert!(*expected.get_or_insert_with(|| all.clone()) == all, "{dim} {rows} {cpu:?}");
+                }
+                let (q_out, kv_out, keys, values) = expected.unwrap();
+                let cache = KvLayer::new(shape, &keys, &values).unwrap();
+                let close = |got: &[f32], exact: &[f64]| {
+                    let size = exact.iter().fold(0.0_f64, |a, x| a.max(x.abs()));
+                    // As above: the norm's roundings and the rotation's.
+                    let bound =
+                        ((latent / 16 + 6) as f64 / 2.0 + 14.0) * size * 2.0 * f64::from(f32::EPSILON);
+                    for (&got, exact) in got.iter().zip(exact) {
+                        assert!((f64::from(got) - exact).abs() <= bound, "{got} {exact}");
+                    }
+                };
+                for row in 0..rows {
+                    for head in 0..heads {
+                        let at = (row * heads + head) * dim;
+                        let exact = normed(&q[at..at + dim], None);
+                        close(&q_out[at..at + dim], &turned_from(latent, &spec, positions[row], &exact));
+                    }
+                    let kv = &kv[row * dim..(row + 1) * dim];
+                    let exact = [normed(&kv[..latent], Some(norm)), normed(&kv[latent..], None)].concat();
+                    let got = &kv_out[row * dim..(row + 1) * dim];
+                    close(got, &turned_from(latent, &spec, positions[row], &exact));
+                    let (key, value) = read(&cache, 0, slots[row]);
+                    stored(got, &key, kind);
+                    stored(&got[..latent], &value, kind);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn bad_latents_are_refused() {
+    let cpu = cpus().remove(0);
+    let slot = [RowSlot { page: 0, offset: 0 }];
+    let run = |heads: usize, rotary: usize, q: usize, kv: usize, gain: usize, page: u32| {
+        let shape = KvShape::new(heads, (40, KvType::F32), (32, KvType::F32)).unwrap();
+        let (mut keys, mut values) = (vec![0; shape.key_page_bytes()], vec![0; shape.value_page_bytes()]);
+        let mut cache = KvLayerMut::new(shape, &mut keys, &mut values).unwrap();
+        let table = RopeTable::new(&RopeSpec::new(Pairs::Norm, rotary, 1e4), &[1]).unwrap();
+        let (gain, slots) = (vec![1.0; gain], [RowSlot { page, ..slot[0] }]);
+        let norm = Norm { gain: &gain, eps: 1e-6 };
+        cpu.latent_append(&mut vec![0.0; q], &mut vec![0.0; kv], norm, &table, &mut cache, &slots)
+    };
+    assert!(run(1, 8, 80, 40, 32, 0).is_ok());
+    assert!(matches!(run(2, 8, 80, 40, 32, 0), Err(KernelError::Shape { .. })));
+    assert!(matches!(run(1, 10, 80, 40, 32, 0), Err(KernelError::Shape { .. })));
+    for (q, kv, gain) in [(79, 40, 32), (80, 39, 32), (80, 40, 40)] {
+        assert!(matches!(run(1, 8, q, kv, gain, 0), Err(KernelError::Length { .. })));
+    }
+    assert!(matches!(run(1, 8, 80, 40, 32, 1), Err(KernelError::OutOfRange { .. })));
 }

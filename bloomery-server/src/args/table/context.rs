@@ -8,7 +8,9 @@ const MAX: i64 = i32::MAX as i64;
 const SHIFT: &str = "a full context ends the generation: context shift is not in this release";
 const TREE: &str =
     "all slots share one prefix cache, which keeps what was computed until the memory is needed";
-const RECURRENT: &str = "no model of this release has layers that need checkpoints";
+const SPACING: &str =
+    "checkpoints are where an edit at some distance from the end costs about that distance again";
+const WINDOWS: &str = "the cache of layers with a window holds all positions";
 const ROPE: &str =
     "positions are scaled as the file says; other scaling would change answers and is not in this release";
 
@@ -45,6 +47,11 @@ pub(super) static FLAGS: &[Flag] = &[
     integer("-cram --cache-ram", "MIB", (-1, MAX), |draft, n| draft.engine.cache_ram = Some(n))
         .env("LLAMA_ARG_CACHE_RAM")
         .doc("memory for prompts that no slot holds any more; 0: none, -1: no limit (default: 8192, or half of what is free)"),
+    integer("-ctxcp --ctx-checkpoints --swa-checkpoints", "N", (0, MAX), |draft, n| {
+        draft.engine.checkpoints = Some(n as usize);
+    })
+    .env("LLAMA_ARG_CTX_CHECKPOINTS")
+    .doc("states of recurrent layers that each slot can come back to, beside those in --cache-ram (default: 8, or as many as a 16th of the free memory holds)"),
     switch("--cache-prompt", |draft, on| draft.serve.cache_prompt = on)
         .off("--no-cache-prompt")
         .env("LLAMA_ARG_CACHE_PROMPT")
@@ -65,14 +72,11 @@ pub(super) static FLAGS: &[Flag] = &[
     bare("--context-shift").off("--no-context-shift").env("LLAMA_ARG_CONTEXT_SHIFT").refused(SHIFT),
     bare("--cache-idle-slots").off("--no-cache-idle-slots").env("LLAMA_ARG_CACHE_IDLE_SLOTS").ignored(TREE),
     unused_number("--cache-reuse", "N").env("LLAMA_ARG_CACHE_REUSE").ignored(SHIFT),
-    unused_number("-ctxcp --ctx-checkpoints --swa-checkpoints", "N")
-        .env("LLAMA_ARG_CTX_CHECKPOINTS")
-        .ignored(RECURRENT),
     unused_number("-cms --checkpoint-min-step", "N")
         .env("LLAMA_ARG_CHECKPOINT_MIN_SPACING_NT")
-        .ignored(RECURRENT),
+        .ignored(SPACING),
     unused_number("-sps --slot-prompt-similarity", "X").ignored(TREE),
-    bare("--swa-full").env("LLAMA_ARG_SWA_FULL").ignored(RECURRENT),
+    bare("--swa-full").env("LLAMA_ARG_SWA_FULL").ignored(WINDOWS),
     bare("-cb --cont-batching")
         .off("-nocb --no-cont-batching")
         .env("LLAMA_ARG_CONT_BATCHING")

@@ -102,5 +102,4 @@ pub(super) static FLAGS: &[Flag] = &[
     bare("--warmup").off("--no-warmup").ignored("the file is always read once before the first request"),
     bare("--perf").off("--no-perf").env("LLAMA_ARG_PERF").ignored("timings are in every answer"),
     bare("-bs --backend-sampling").env("LLAMA_ARG_BACKEND_SAMPLING").ignored(SAMPLING),
-    unused("--head --head-config", "FILE").refused("decision models are not in this release"),
 ];

@@ -1,6 +1,8 @@
+use std::path::PathBuf;
+
 use super::{INTERNALS, MEDIA, ONE};
 use crate::args::flag::{Flag, bare, switch, text, unused, unused_number};
-use crate::args::hub::reference;
+use crate::args::hub::{head, reference};
 use crate::args::setters::{list, model};
 
 const PRESET: &str = "presets are not in this release: name the model with -hf";
@@ -12,6 +14,13 @@ pub(super) static FLAGS: &[Flag] = &[
     text("-m --model --model-file", "FILE", model)
         .env("LLAMA_ARG_MODEL")
         .doc("GGUF file; of a split one, any part; hf:USER/REPO:QUANT is -hf (default: a small demo model inside the program)"),
+    text("--head", "FILE|hf:USER/REPO", head)
+        .doc("decision head of a model whose file has none: joint_head.safetensors, with joint_head_config.json beside it"),
+    text("--head-config", "FILE", |draft, value| {
+        draft.engine.head_config = Some(PathBuf::from(value));
+        Ok(())
+    })
+    .doc("its configuration, where that is not beside it"),
     text("-a --alias", "NAME[,NAME]", |draft, value| {
         draft.serve.aliases.extend(list(value));
         Ok(())

@@ -1,0 +1,126 @@
+//! The CPU backend: every op of the vocabulary is one kernel call.
+
+mod cache;
+mod heads;
+mod mixer;
+mod model;
+mod states;
+mod step;
+
+use bloomery_kernels::cpu::{AttentionScratch, Cpu, DeltaScratch, KernelError, Pool, Routes, Scratch};
+
+use super::{Answer, Backend, Batch, Readback};
+use crate::error::{EngineError, LoadError};
+use crate::plan::Plan;
+use crate::program::{Op, Program};
+use crate::state::{PageId, StateId};
+use cache::LayerCache;
+use model::Model;
+use states::LayerStates;
+use step::Step;
+
+/// Weights in the file's mapping; caches, states and activations in host memory.
+pub(crate) struct CpuBackend {
+    cpu: Cpu,
+    model: Model,
+    caches: Vec<LayerCache>,
+    states: Vec<LayerStates>,
+    buffers: Vec<Vec<f32>>,
+    routes: Routes,
+    scratch: Scratches,
+}
+
+/// Memory that kernels reuse.
+#[derive(Default)]
+struct Scratches {
+    products: Scratch,
+    attention: AttentionScratch,
+    delta: DeltaScratch,
+}
+
+impl CpuBackend {
+    /// Caches of `pages` pages and as many states as the plan says; vectors are read, matrices stay mapped.
+    pub(crate) fn new(plan: Plan, pages: usize) -> Result<Self, LoadError> {
+        let (threads, isa, numerics, kv, slots) =
+            (plan.threads, plan.isa, plan.numerics, plan.kv, plan.states.slots);
+        let model = Model::new(plan)?;
+        let program = &model.program;
+        let caches = program
+            .attentions
+            .iter()
+            .map(|attention| Ok(LayerCache::new(attention.cache_shape(kv)?, pages)))
+            .collect::<Result<_, KernelError>>()?;
+        Ok(Self {
+            cpu: Cpu::new(Pool::new(threads), isa, numerics),
+            caches,
+            states: model.deltas.iter().map(|delta| LayerStates::new(delta.shape(), slots)).collect(),
+            buffers: vec![Vec::new(); program.buffers.len()],
+            routes: Routes::default(),
+            scratch: Scratches::default(),
+            model,
+        })
+    }
+}
+
+impl Backend for CpuBackend {
+    fn step(&mut self, mut batch: Batch<'_>) -> Result<Answer<'_>, EngineError> {
+        let trace = batch.trace.take();
+        let mut step = Step::new(self, &batch);
+        step.size_buffers();
+        let mut traced = Vec::new();
+        let program = &step.model.program;
+        // The head is the last op; hidden states are what it would have read.
+        let wants_hidden = batch.want == Readback::Hidden;
+        let (ops, last) = match (wants_hidden, program.ops.split_last()) {
+            (true, Some((_, ops))) => (ops, Some(&program.hidden.op)),
+            _ => (program.ops.as_slice(), None),
+        };
+        for op in ops.iter().chain(last) {
+            step.run(op)?;
+            if trace.is_some() && matches!(op, Op::Route { .. }) {
+                traced.push((step.routes.used, step.routes.experts.clone()));
+            }
+        }
+        if let Some(trace) = trace {
+            trace.layers = traced;
+        }
+        let Program { logits, hidden, .. } = &self.model.program;
+        Ok(Answer::Rows(&self.buffers[if wants_hidden { hidden.buffer.index } else { logits.index }]))
+    }
+
+    fn copy_page(&mut self, from: PageId, to: PageId) {
+        self.caches.iter_mut().for_each(|cache| cache.copy_page(from, to));
+    }
+
+    fn read_page(&mut self, page: PageId, out: &mut Vec<u8>) {
+        self.caches.iter().for_each(|cache| cache.read_page(page, out));
+    }
+
+    fn write_page(&mut self, page: PageId, mut bytes: &[u8]) {
+        for cache in &mut self.caches {
+            let (now, rest) = bytes.split_at(cache.page_bytes());
+            cache.write_page(page, now);
+            bytes = rest;
+        }
+    }
+
+    fn page_bytes(&self) -> usize {
+        self.caches.iter().map(LayerCache::page_bytes).sum()
+    }
+
+    fn state_bytes(&self) -> usize {
+        self.states.iter().map(LayerStates::state_bytes).sum()
+    }
+
+    fn read_state(&mut self, state: StateId, out: &mut Vec<u8>) {
+        self.states.iter().for_each(|states| out.extend_from_slice(states.slot(state)));
+    }
+
+    fn write_state(&mut self, state: StateId, mut bytes: &[u8]) {
+        for states in &mut self.states {
+            let (now, rest) = bytes.split_at(states.state_bytes());
+            states.slot_mut(state).copy_from_slice(now);
+            bytes = rest;
+        }
+    }
+}

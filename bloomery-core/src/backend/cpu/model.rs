@@ -1,0 +1,93 @@
+//! What steps only read.
+
+use std::sync::Arc;
+
+use bloomery_gguf::Gguf;
+use bloomery_kernels::cpu::{Delta, DeltaShape, DeltaWeights, KernelError, Matrix, Norm, RopeSpec, Stack};
+
+use super::heads::HeadMatrices;
+use crate::backend::rope::rope_spec;
+use crate::error::LoadError;
+use crate::plan::Plan;
+use crate::program::{self, Attention, AttentionId, Gain, Program};
+use crate::weights::{HeadsId, MatrixId, StackId, VectorId, Weights};
+
+pub(super) struct Model {
+    gguf: Arc<Gguf>,
+    pub(super) program: Program,
+    weights: Weights,
+    vectors: Vec<Vec<f32>>,
+    heads: Vec<HeadMatrices>,
+    pub(super) deltas: Vec<Delta>,
+    /// All different rotations.
+    pub(super) ropes: Vec<RopeSpec>,
+    /// The rotation of every attention layer.
+    rope_of: Vec<usize>,
+}
+
+impl Model {
+    pub(super) fn new(plan: Plan) -> Result<Self, LoadError> {
+        let Plan { gguf, program, mut weights, numerics, .. } = plan;
+        weights.join(&gguf);
+        let vectors: Vec<Vec<f32>> =
+            weights.vector_ids().map(|id| weights.vector(&gguf, id)).collect::<Result<_, _>>()?;
+        let heads = weights
+            .heads_ids()
+            .map(|id| HeadMatrices::new(&weights, &gguf, id, numerics))
+            .collect::<Result<_, _>>()?;
+        let deltas = program.deltas.iter().map(|delta| prepare(delta, &vectors)).collect::<Result<_, _>>()?;
+        let (mut ropes, mut rope_of) = (Vec::<RopeSpec>::new(), Vec::new());
+        for attention in &program.attentions {
+            let factors = attention.factors.map_or_else(Vec::new, |id| vectors[id.index()].clone());
+            let spec = rope_spec(&attention.rope, factors);
+            rope_of.push(ropes.iter().position(|other| *other == spec).unwrap_or_else(|| {
+                ropes.push(spec);
+                ropes.len() - 1
+            }));
+        }
+        Ok(Self { gguf, program, weights, vectors, heads, deltas, ropes, rope_of })
+    }
+
+    pub(super) fn matrix(&self, id: MatrixId) -> Result<Matrix<'_>, KernelError> {
+        self.weights.matrix(&self.gguf, id)
+    }
+
+    pub(super) fn stack(&self, id: StackId) -> Result<Stack<'_>, KernelError> {
+        self.weights.stack(&self.gguf, id)
+    }
+
+    pub(super) fn heads(&self, id: HeadsId) -> Result<Stack<'_>, KernelError> {
+        self.heads[id.index()].stack()
+    }
+
+    pub(super) fn vector(&self, id: VectorId) -> &[f32] {
+        &self.vectors[id.index()]
+    }
+
+    pub(super) fn norm(&self, gain: Gain) -> Norm<'_> {
+        Norm { gain: self.vector(gain.gain), eps: gain.norm.eps }
+    }
+
+    pub(super) fn attention(&self, id: AttentionId) -> &Attention {
+        &self.program.attentions[id.0]
+    }
+
+    /// Index of a layer's rotation.
+    pub(super) fn rope(&self, id: AttentionId) -> usize {
+        self.rope_of[id.0]
+    }
+}
+
+/// A delta net with its weights.
+fn prepare(delta: &program::Delta, vectors: &[Vec<f32>]) -> Result<Delta, KernelError> {
+    let net = &delta.net;
+    let vector = |id: VectorId| vectors[id.index()].as_slice();
+    let shape = DeltaShape::new(net.key_heads, net.value_heads, net.head_dim, net.taps)?;
+    let weights = DeltaWeights {
+        conv: vector(delta.conv),
+        decay: vector(delta.decay),
+        dt_bias: vector(delta.dt),
+        norm: Norm { gain: vector(delta.norm.gain), eps: delta.norm.norm.eps },
+    };
+    Delta::new(shape, &weights)
+}

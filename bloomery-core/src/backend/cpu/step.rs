@@ -1,0 +1,215 @@
+//! One step under way.
+
+use bloomery_kernels::cpu::{
+    Activation, Cpu, Experts, Ffn, KernelError, Part, RopeTable, RouterGroups, RouterScore, RouterSpec,
+    RouterWeights, Routes, RowSlot, RowView,
+};
+
+use super::cache::LayerCache;
+use super::mixer::Runs;
+use super::model::Model;
+use super::states::LayerStates;
+use super::{CpuBackend, Scratches};
+use crate::backend::{Batch, Readback};
+use crate::def::{Act, Scores};
+use crate::program::{Buffer, ExpertStacks, Gain, Gated, Op, Projection, Routing, Rows};
+use crate::state::PAGE;
+
+pub(super) struct Step<'a> {
+    pub(super) cpu: &'a Cpu,
+    pub(super) model: &'a Model,
+    pub(super) caches: &'a mut [LayerCache],
+    pub(super) states: &'a mut [LayerStates],
+    pub(super) buffers: &'a mut [Vec<f32>],
+    pub(super) routes: &'a mut Routes,
+    pub(super) scratch: &'a mut Scratches,
+    pub(super) batch: &'a Batch<'a>,
+    pub(super) slots: Vec<RowSlot>,
+    pub(super) views: Vec<RowView<'a>>,
+    pub(super) runs: Runs,
+    /// Cosines and sines of the step's positions, by rotation.
+    pub(super) tables: Vec<Option<RopeTable>>,
+}
+
+impl<'a> Step<'a> {
+    pub(super) fn new(backend: &'a mut CpuBackend, batch: &'a Batch<'a>) -> Self {
+        let row = |(&position, &sequence): (&u32, &usize)| (position as usize, batch.pages[sequence]);
+        let rows = || batch.positions.iter().zip(batch.sequences).map(row);
+        let slots = rows()
+            .map(|(position, pages)| RowSlot {
+                page: pages[position / PAGE],
+                offset: (position % PAGE) as u32,
+            })
+            .collect();
+        let views = rows().map(|(position, pages)| RowView { pages, len: position as u32 + 1 }).collect();
+        let has_states = !backend.states.is_empty();
+        Self {
+            cpu: &backend.cpu,
+            model: &backend.model,
+            caches: &mut backend.caches,
+            states: &mut backend.states,
+            buffers: &mut backend.buffers,
+            routes: &mut backend.routes,
+            scratch: &mut backend.scratch,
+            batch,
+            slots,
+            views,
+            runs: if has_states { Runs::of(batch) } else { Runs::default() },
+            tables: vec![None; backend.model.ropes.len()],
+        }
+    }
+
+    pub(super) fn size_buffers(&mut self) {
+        let program = &self.model.program;
+        // Hidden states of a whole prompt would make half a gigabyte of logits that nobody computes.
+        let unused = (self.batch.want == Readback::Hidden).then_some(program.logits.index);
+        for buffer in program.buffers.iter().filter(|buffer| Some(buffer.index) != unused) {
+            let len = self.rows(buffer) * buffer.cols;
+            self.buffers[buffer.index].resize(len, 0.0);
+        }
+    }
+
+    pub(super) fn rows(&self, buffer: &Buffer) -> usize {
+        match buffer.rows {
+            Rows::All => self.batch.tokens.len(),
+            Rows::Outputs => self.batch.outputs.len(),
+        }
+    }
+
+    /// Takes a buffer out to write to it; [`put`](Self::put) puts it back.
+    pub(super) fn take(&mut self, buffer: Buffer) -> Vec<f32> {
+        std::mem::take(&mut self.buffers[buffer.index])
+    }
+
+    pub(super) fn put(&mut self, buffer: Buffer, values: Vec<f32>) {
+        self.buffers[buffer.index] = values;
+    }
+
+    /// Hands a buffer out for writing while others are read.
+    pub(super) fn write(
+        &mut self,
+        buffer: Buffer,
+        body: impl FnOnce(&mut Self, &mut [f32]) -> Result<(), KernelError>,
+    ) -> Result<(), KernelError> {
+        let mut rows = self.take(buffer);
+        let result = body(self, &mut rows);
+        self.put(buffer, rows);
+        result
+    }
+
+    pub(super) fn run(&mut self, op: &Op) -> Result<(), KernelError> {
+        match op {
+            Op::Embed { table, scale, out } => self.write(*out, |step, rows| {
+                step.cpu.embed_scaled(step.model.matrix(*table)?, step.batch.tokens, *scale, rows)
+            }),
+            Op::Project { x, norm, parts } => self.project(*x, *norm, parts),
+            Op::RopeAppend { q, k, v, attention } => self.rope_append(*q, *k, *v, *attention),
+            Op::Attend { q, attention, out } => self.attend(*q, *attention, *out),
+            Op::Gate { x, gate } => {
+                self.write(*x, |step, rows| step.cpu.gate(rows, &step.buffers[gate.index]))
+            }
+            Op::Absorb { q: x, keys: weights, out } | Op::PerHead { x, weights, out } => {
+                self.per_head(*x, *weights, *out)
+            }
+            Op::LatentAppend { q, kv, norm, attention } => self.latent_append(*q, *kv, *norm, *attention),
+            Op::Delta { qkv, z, beta, alpha, delta, out } => {
+                self.delta([*qkv, *z, *beta, *alpha], *delta, *out)
+            }
+            Op::Take { from, to } => self.write(*to, |step, rows| {
+                for (to, &row) in rows.chunks_exact_mut(from.cols).zip(step.batch.outputs) {
+                    to.copy_from_slice(&step.buffers[from.index][row * from.cols..][..from.cols]);
+                }
+                Ok(())
+            }),
+            Op::Norm { x, norm, out } => self.write(*out, |step, rows| {
+                step.cpu.rms_norm(&step.buffers[x.index], step.rows(x), step.model.norm(*norm), rows)
+            }),
+            Op::AddNorm { x, norm, out } => self.write(*out, |step, rows| {
+                step.cpu.add_norm(&step.buffers[x.index], step.rows(x), step.model.norm(*norm), rows)
+            }),
+            Op::Route { x, norm, normed, router, used } => self.route(*x, *norm, *normed, router, *used),
+            Op::Experts { normed, experts, out } => self.experts(*normed, experts, *out),
+            Op::Gated { normed, gated, out } => self.gated(*normed, gated, *out),
+        }
+    }
+
+    fn project(&mut self, x: Buffer, norm: Option<Gain>, parts: &[Projection]) -> Result<(), KernelError> {
+        let mut outs: Vec<Vec<f32>> = parts.iter().map(|part| self.take(part.out)).collect();
+        let mut kernel_parts = Vec::with_capacity(parts.len());
+        for (part, out) in parts.iter().zip(&mut outs) {
+            kernel_parts.push(Part {
+                weight: self.model.matrix(part.weight)?,
+                bias: part.bias.map(|id| self.model.vector(id)),
+                out,
+                accumulate: part.accumulate,
+            });
+        }
+        let norm = norm.map(|norm| self.model.norm(norm));
+        let (rows, scratch) = (self.rows(&x), &mut self.scratch.products);
+        self.cpu.project(&self.buffers[x.index], rows, norm, &mut kernel_parts, scratch)?;
+        for (part, out) in parts.iter().zip(outs) {
+            self.put(part.out, out);
+        }
+        Ok(())
+    }
+
+    fn route(
+        &mut self,
+        x: Buffer,
+        norm: Gain,
+        normed: Buffer,
+        router: &Routing,
+        used: usize,
+    ) -> Result<(), KernelError> {
+        let mut spec = RouterSpec::softmax(used);
+        (spec.renormalize, spec.scale) = (router.spec.renormalize, router.spec.scale);
+        spec.score = match router.spec.scores {
+            Scores::Softmax => RouterScore::Softmax,
+            Scores::Sigmoid => RouterScore::Sigmoid,
+        };
+        spec.groups =
+            router.spec.groups.map(|groups| RouterGroups { count: groups.count, used: groups.used });
+        self.write(normed, |step, rows| {
+            let (count, norm) = (step.rows(&x), step.model.norm(norm));
+            step.cpu.rms_norm(&step.buffers[x.index], count, norm, rows)?;
+            let bias = router.bias.map(|id| step.model.vector(id));
+            let router = RouterWeights { matrix: step.model.matrix(router.weight)?, bias };
+            step.cpu.route(rows, count, router, &spec, step.routes, &mut step.scratch.products)
+        })
+    }
+
+    fn experts(&mut self, normed: Buffer, stacks: &ExpertStacks, out: Buffer) -> Result<(), KernelError> {
+        let experts = Experts {
+            gate: self.model.stack(stacks.gate)?,
+            up: self.model.stack(stacks.up)?,
+            down: self.model.stack(stacks.down)?,
+            activation: activation(stacks.act),
+        };
+        self.write(out, |step, rows| {
+            let normed = &step.buffers[normed.index];
+            step.cpu.experts(normed, step.routes, &experts, rows, &mut step.scratch.products)
+        })
+    }
+
+    fn gated(&mut self, normed: Buffer, gated: &Gated, out: Buffer) -> Result<(), KernelError> {
+        let ffn = Ffn {
+            gate: self.model.matrix(gated.gate)?,
+            up: self.model.matrix(gated.up)?,
+            down: self.model.matrix(gated.down)?,
+            activation: activation(gated.act),
+            share: gated.share.map(|id| self.model.vector(id)),
+            accumulate: gated.accumulate,
+        };
+        self.write(out, |step, rows| {
+            let (input, count) = (&step.buffers[normed.index], step.rows(&normed));
+            step.cpu.dense_ffn(input, count, None, &ffn, rows, &mut step.scratch.products)
+        })
+    }
+}
+
+fn activation(act: Act) -> Activation {
+    match act {
+        Act::Silu => Activation::Silu,
+        Act::GeluTanh => Activation::GeluTanh,
+    }
+}

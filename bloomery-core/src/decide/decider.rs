@@ -1,0 +1,117 @@
+//! The decision seat of an engine.
+
+use std::sync::Arc;
+
+use super::LONGEST;
+use super::answer::Decision;
+use super::encode::{Prompt, encode};
+use super::error::DecideError;
+use super::json::Json;
+use super::question::Question;
+use super::reading::Reading;
+use super::seat::Seat;
+use crate::engine::{Engine, Logits, Turn};
+
+/// Answers questions. Cloning is cheap; all methods may be called from any thread.
+///
+/// What happens to a request is three things, for callers that run prompts by other means:
+/// [`prompt`](Self::prompt), the trunk over its tokens, and [`read`](Self::read).
+/// [`decide`](Self::decide) is all of them.
+#[derive(Debug, Clone)]
+pub struct Decider {
+    engine: Engine,
+    seat: Arc<Seat>,
+    longest: usize,
+}
+
+impl Engine {
+    /// The decision seat.
+    ///
+    /// # Errors
+    /// [`DecideError::NoHead`] for a model that is not made for decisions.
+    ///
+    /// ```
+    /// use bloomery_core::decide::DecideError;
+    /// use bloomery_core::{Engine, ModelSource};
+    ///
+    /// let engine = Engine::builder(ModelSource::demo()).plan()?.load(|_| {})?;
+    /// assert!(matches!(engine.decider(), Err(DecideError::NoHead)));
+    /// # Ok::<(), bloomery_core::Error>(())
+    /// ```
+    pub fn decider(&self) -> Result<Decider, DecideError> {
+        let seat = self.inner.seat.clone().ok_or(DecideError::NoHead)?;
+        Ok(Decider { longest: LONGEST.min(self.context()), engine: self.clone(), seat })
+    }
+
+    /// Answers questions about a state in one pass. As [`Decider::decide`].
+    ///
+    /// # Errors
+    /// [`DecideError`].
+    pub fn decide(&self, state: &Json, questions: &[Question]) -> Result<Decision, DecideError> {
+        self.decider()?.decide(state, questions)
+    }
+}
+
+impl Decider {
+    /// Tokens of the longest prompt. A state that has no room in it loses its end.
+    #[must_use]
+    pub fn longest(&self) -> usize {
+        self.longest
+    }
+
+    /// Another longest prompt, of at most the engine's context. Default: 16 384 tokens, or the context.
+    #[must_use]
+    pub fn with_longest(self, tokens: usize) -> Self {
+        Self { longest: tokens.min(self.engine.context()), ..self }
+    }
+
+    /// The engine that runs the trunk.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Makes a prompt. Special tokens that are spelled out in a text become tokens, as in the model's training.
+    ///
+    /// # Errors
+    /// [`DecideError::Question`], or a text that cannot be tokenised.
+    pub fn prompt(&self, state: &Json, questions: &[Question]) -> Result<Prompt, DecideError> {
+        encode(self.engine.tokenizer(), state, questions, self.longest)
+    }
+
+    /// Reads the hidden states of a prompt: a row for every token, after the model's last norm. They may come in parts
+    /// of any number of rows.
+    ///
+    /// # Errors
+    /// [`DecideError::Rows`] for more or fewer rows than tokens, [`DecideError::NotFinite`].
+    pub fn read<R: AsRef<[f32]>>(
+        &self,
+        prompt: &Prompt,
+        hidden: impl IntoIterator<Item = R>,
+    ) -> Result<Decision, DecideError> {
+        let mut reading = Reading::new(&self.seat, prompt);
+        for rows in hidden {
+            reading.rows(rows.as_ref())?;
+        }
+        reading.finish()
+    }
+
+    /// Answers questions about a state: one pass over one prompt, in a session of its own, of which there can be
+    /// [as many as were planned for](Engine::max_sessions). The order of questions counts, and what is asked together:
+    /// answers look at each other.
+    ///
+    /// # Errors
+    /// [`DecideError`].
+    pub fn decide(&self, state: &Json, questions: &[Question]) -> Result<Decision, DecideError> {
+        let prompt = self.prompt(state, questions)?;
+        let mut session = self.engine.session()?;
+        let mut reading = Reading::new(&self.seat, &prompt);
+        // What a step brings back is taken in before the next, so that it is not kept.
+        for tokens in prompt.tokens.chunks(self.engine.step_rows()) {
+            let mut turns = [Turn::new(&mut session, tokens, Logits::All).hidden()];
+            self.engine.step(&mut turns)?;
+            reading.rows(turns[0].logits())?;
+        }
+        reading.finish()
+    }
+}
