@@ -35,7 +35,7 @@ use bloomery_kernels::cuda::{CudaError, Device, Stream};
 
 use super::{Answer, Backend, Batch, GraphFacts, Readback};
 use crate::error::{EngineError, LoadError};
-use crate::plan::{Plan, Progress};
+use crate::plan::{Plan, Progress, StateSlots};
 use crate::residency::Traffic;
 use crate::state::{PAGE, PageId, StateId};
 use crate::units::Bytes;
@@ -79,7 +79,8 @@ impl CudaBackend {
     ) -> Result<Self, LoadError> {
         let shared = plan.shared();
         let Plan { card, gguf, program, weights, kv, context, sessions, step_rows, .. } = plan;
-        let Plan { split, split_options, threads, isa, numerics, .. } = plan;
+        let Plan { split, split_options, threads, isa, numerics, states: StateSlots { slots, .. }, .. } =
+            plan;
         let device = match card.and_then(|card| card.device) {
             Some(device) => device,
             None => Device::open(number)?,
@@ -89,7 +90,7 @@ impl CudaBackend {
         // Caches and buffers first: what does not fit is refused before the file is read.
         let shapes = program.attentions.iter().map(|attention| ops::attend::shape(attention, kv));
         let caches = Caches::new(&device, shapes, pages)?;
-        let states = States::new(&device, &program, 2 * sessions)?;
+        let states = States::new(&device, &program, slots)?;
         let memory = Memory::new(&device, &program, &sizes)?;
         let tilings = Tilings::new(device.info(), &program, kv)?;
         let inputs = Inputs::new(&stream, &sizes, context.div_ceil(PAGE), tilings)?;

@@ -11,7 +11,7 @@ use super::memory::Allocation;
 use super::module::{Entry, ROUTE};
 use super::{CudaError, DeviceInfo, Launch, Span, Weight};
 use crate::abi::route::{self, CHAIN, EXPERTS, GATE_BYTES, GROUPS, ROWS, RouteArgs, SLAB, USED};
-use crate::cpu::RouterSpec;
+use crate::cpu::{RouterScore, RouterSpec};
 
 const ONE: Entry<RouteArgs> = Entry::new(&ROUTE, "route_1");
 const TWO: Entry<RouteArgs> = Entry::new(&ROUTE, "route_2");
@@ -149,6 +149,8 @@ impl Route {
         let addresses = x.address() | gain.address() | normed.address() | scratch.address() | router_address;
         let rule = || "a multiple of 16".to_owned();
         CudaError::require(NAME, "an address", addresses, addresses.is_multiple_of(16), rule)?;
+        let plain = spec.score == RouterScore::Softmax && spec.groups.is_none();
+        require("scores that `scores` should say", 1, plain, &|| "0".to_owned())?;
         let (groups, open) = scores.groups.unwrap_or_default();
         if scores.groups.is_some() {
             // Two experts, so that there are two largest.
