@@ -22,6 +22,8 @@ pub struct ModelDef {
     pub head_bias: Bias,
     /// Multiplies the embedding's rows; the head, also a tied one, is not scaled.
     pub embedding_scale: f32,
+    /// A block that guesses the token after the next, where the file has one.
+    pub draft: Option<NextToken>,
     /// Beginnings of the names of tensors that are there for something else than this program.
     pub reserved: Vec<String>,
 }
@@ -41,6 +43,17 @@ pub struct Layer {
     pub mixer: Mixer,
     /// The part that does not.
     pub ffn: Ffn,
+}
+
+/// A block that guesses the token after the next from a row's normed hidden state and the next token: multi-token prediction
+/// (DeepSeek-V3, 2024). Its keys and values are those of the token it is given.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct NextToken {
+    /// Number of its layer in the file.
+    pub block: usize,
+    /// Attention and feed-forward part, whose input is a product of the normed embedding and the normed state, in this order.
+    pub layer: Layer,
 }
 
 /// `gain * x / sqrt(mean(x^2) + eps)` (Zhang and Sennrich, 2019).

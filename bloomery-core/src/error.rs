@@ -255,6 +255,9 @@ pub enum EngineError {
         "the pool has the size it was planned with: only where a card has a part of the experts it can change"
     )]
     NotSplit,
+    /// Guesses were asked of a block that the model does not have, or that its device does not run.
+    #[error("the model has no block for the next tokens that runs here")]
+    NoBlock,
     /// The pool was to be smaller than what sessions hold of it.
     #[error("the cache cannot have {wanted} positions: sessions hold positions up to {held} of it")]
     PoolInUse {

@@ -54,7 +54,7 @@ mod weights;
 pub use arch::supported as supported_architectures;
 pub use backend::{GraphFacts, StageTime};
 pub use bloomery_kernels::cpu::{Isa, KvType, Numerics};
-pub use draft::{Drafts, Ngram};
+pub use draft::{Block, Drafts, Ngram};
 pub use engine::{Engine, Facts, Logits, Rebalanced, Turn};
 pub use error::{EngineError, Error, LoadError, PlanError, Term};
 pub use generate::{Cancel, Conversation, Generation, Params, Piece, StopReason, Timings};

@@ -136,6 +136,13 @@ pub(crate) enum Op {
     PerHead { x: Buffer, weights: HeadsId, out: Buffer },
     /// All of a gated delta net between its projections.
     Delta { qkv: Buffer, z: Buffer, beta: Buffer, alpha: Buffer, delta: DeltaId, out: Buffer },
+    /// `out[t]` = the row of `x` before `t` in its sequence; before a step's first row that of its state, zeros at position 0. States
+    /// that are kept get their row of `x`.
+    Previous { x: Buffer, out: Buffer },
+    /// `out[t]` = what the state of row `t`'s sequence has of [`Previous`](Self::Previous).
+    Carried { out: Buffer },
+    /// `out[t] = [embedding_norm(table[token[t]]) ; norm(x[t])]`.
+    Pair { table: MatrixId, embedding_norm: Gain, x: Buffer, norm: Gain, out: Buffer },
     /// `to` = the rows of `from` whose logits are wanted.
     Take { from: Buffer, to: Buffer },
     /// `out = norm(x)`.
@@ -169,6 +176,23 @@ pub(crate) struct Program {
     /// Where the logits of the output rows end up.
     pub(crate) logits: Buffer,
     pub(crate) hidden: Hidden,
+    pub(crate) draft: Option<Draft>,
+}
+
+/// A block that guesses tokens.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    /// Where in the program's ops [`follow`](Self::follow) belongs.
+    pub(crate) at: usize,
+    /// What every step does for guesses to come: the block's keys and values of all rows, and the last row for the state.
+    pub(crate) follow: Vec<Op>,
+    /// A pass that guesses a token for one row of each sequence.
+    ///
+    /// The first is [`Op::Carried`]: a pass that goes on from the one before leaves it out, because the last but one writes to the
+    /// same buffer. The last are the logits.
+    pub(crate) ops: Vec<Op>,
+    /// Width of the row in the state.
+    pub(crate) carried: usize,
 }
 
 /// How hidden states come out in place of logits.
@@ -192,6 +216,9 @@ impl Program {
                 | Op::Gate { .. }
                 | Op::LatentAppend { .. }
                 | Op::Delta { .. }
+                | Op::Previous { .. }
+                | Op::Carried { .. }
+                | Op::Pair { .. }
                 | Op::Take { .. }
                 | Op::Norm { .. }
                 | Op::AddNorm { .. } => {}
@@ -222,7 +249,8 @@ impl Program {
 
     /// Values of a sequence's recurrent state; 0 where there are no recurrent layers.
     pub(crate) fn state_len(&self) -> usize {
-        self.deltas.iter().map(|delta| delta.net.state_len()).sum()
+        let carried = self.draft.as_ref().map_or(0, |draft| draft.carried);
+        self.deltas.iter().map(|delta| delta.net.state_len()).sum::<usize>() + carried
     }
 
     /// Bytes of all buffers for steps of `rows` rows of which `outputs` want logits.

@@ -167,6 +167,7 @@ impl<'a> Keys<'a> {
             norm: self.norm()?,
             head_bias: Bias::None,
             embedding_scale: 1.0,
+            draft: None,
             reserved: Vec::new(),
         })
     }

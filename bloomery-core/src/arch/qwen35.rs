@@ -4,7 +4,7 @@ use bloomery_gguf::Value;
 
 use super::{Arch, Keys};
 use crate::def::{
-    Act, DeltaNet, Dense, Ffn, Gqa, Layer, Mixer, ModelDef, Moe, Pairs, Router, Scores, Shared,
+    Act, DeltaNet, Dense, Ffn, Gqa, Layer, Mixer, ModelDef, Moe, NextToken, Pairs, Router, Scores, Shared,
 };
 use crate::error::LoadError;
 
@@ -51,8 +51,13 @@ fn build(keys: &Keys<'_>, ffn: &Ffn) -> Result<ModelDef, LoadError> {
         Ok(Layer { ffn_norm: "post_attention_norm", ..keys.layer(mixer, ffn.clone())? })
     };
     let layers = is_delta.iter().map(layer).collect::<Result<_, LoadError>>()?;
-    let reserved = (count..blocks).map(|block| format!("blk.{block}.")).collect();
-    Ok(ModelDef { reserved, ..keys.model(layers)? })
+    // Of several blocks the first is the one that follows the trunk.
+    let reserved = (count + 1..blocks).map(|block| format!("blk.{block}.")).collect();
+    let draft = match drafting {
+        0 => None,
+        _ => Some(NextToken { block: count, layer: layer(&false)? }),
+    };
+    Ok(ModelDef { draft, reserved, ..keys.model(layers)? })
 }
 
 /// Sections divide the pairs among time, height and width, which are one number for text.

@@ -107,6 +107,18 @@ pub(crate) trait Backend: Send {
     /// Runs a step and returns what is wanted of its output rows.
     fn step(&mut self, batch: Batch<'_>) -> Result<Answer<'_>, EngineError>;
 
+    /// Whether [`guess`](Self::guess) works.
+    fn has_block(&self) -> bool {
+        false
+    }
+
+    /// Has the model's block guess a token for the one row of every sequence, whose pages have room for it and whose states are
+    /// what the last step left. `goes_on`: from the pass before, whose first rows these are.
+    fn guess(&mut self, batch: Batch<'_>, goes_on: bool) -> Result<Answer<'_>, EngineError> {
+        let _ = (batch, goes_on);
+        Err(EngineError::NoBlock)
+    }
+
     /// Copies one page of every cache.
     fn copy_page(&mut self, from: PageId, to: PageId);
 

@@ -21,7 +21,7 @@ mod source;
 mod tests;
 
 pub(crate) use drafter::{Drafter, Step};
-pub use options::{Drafts, Ngram};
+pub use options::{Block, Drafts, Ngram};
 pub(crate) use price::{Offer, Price};
 use purse::Purse;
 use record::Record;

@@ -1,19 +1,33 @@
 //! What a caller may ask of drafts.
 
 /// Where guesses come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Drafts {
     /// Nothing is guessed.
     Off,
     /// From the text itself: what followed the last tokens when they came before.
     Ngram(Ngram),
+    /// From the block for the next tokens that some files have, where the model's device runs it.
+    Block(Block),
+    /// From whichever of the two promises more: both as they are by default, and priced, so that texts that are hard to guess
+    /// lose nothing.
+    #[default]
+    Best,
 }
 
-impl Default for Drafts {
-    /// [`Ngram`] as it is by default: what it guesses is priced, so that texts without repetition lose nothing.
+/// How the model's own block is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Block {
+    /// Most tokens that are guessed at once; no more than 16 are.
+    pub most: usize,
+    /// As [`Ngram::priced`].
+    pub priced: bool,
+}
+
+impl Default for Block {
     fn default() -> Self {
-        Self::Ngram(Ngram::default())
+        Self { most: 4, priced: true }
     }
 }
 

@@ -19,6 +19,9 @@ const STALE: u64 = 64;
 /// share, for what is never tried is never known.
 const ROW_SHARE: f64 = 0.25;
 
+/// What a pass of the block is thought to take, as a share of a step, until it was measured.
+const PASS_SHARE: f64 = 0.1;
+
 /// The least that guesses have to promise, as a factor of tokens per second: less than that is noise.
 const WORTH: f64 = 1.02;
 
@@ -34,6 +37,8 @@ pub(crate) struct Price {
     clock: u64,
     /// First measurements of every number of rows that say nothing.
     warming: u32,
+    /// A pass of the block.
+    pass: Times,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -46,6 +51,23 @@ struct Times {
     left_out: u32,
 }
 
+impl Times {
+    fn measured(&mut self, seconds: f64, clock: u64, warming: u32) {
+        if self.left_out < warming {
+            self.left_out += 1;
+            return;
+        }
+        self.last = clock;
+        if self.seconds.len() == KEPT {
+            self.seconds.remove(0);
+        }
+        self.seconds.push(seconds);
+        let mut sorted = self.seconds.clone();
+        sorted.sort_unstable_by(f64::total_cmp);
+        self.usual = sorted[(sorted.len() - 1) / 4];
+    }
+}
+
 /// What one stream of a step could have checked.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Offer<'a> {
@@ -55,17 +77,19 @@ pub(crate) struct Offer<'a> {
     pub(crate) least: usize,
     /// Whether prices decide; else all are checked as far as there is room.
     pub(crate) priced: bool,
+    /// Whether the block has to make them, a pass for each.
+    pub(crate) by_block: bool,
 }
 
 impl Offer<'_> {
     /// Nothing to check.
-    pub(crate) const NONE: Self = Self { chances: &[], least: 0, priced: true };
+    pub(crate) const NONE: Self = Self { chances: &[], least: 0, priced: true, by_block: false };
 }
 
 impl Price {
     /// Leaves out the first `warming` measurements of every number of rows: a card still loads kernels then.
     pub(crate) fn new(warming: u32) -> Self {
-        Self { times: vec![Times::default(); MOST_ROWS + 1], clock: 0, warming }
+        Self { times: vec![Times::default(); MOST_ROWS + 1], clock: 0, warming, pass: Times::default() }
     }
 
     /// Takes in what a step of so many rows took, all of which were read.
@@ -73,18 +97,14 @@ impl Price {
         self.clock += 1;
         let (clock, warming) = (self.clock, self.warming);
         let Some(times) = self.times.get_mut(rows).filter(|_| rows > 0) else { return };
-        if times.left_out < warming {
-            times.left_out += 1;
-            return;
+        times.measured(seconds, clock, warming);
+    }
+
+    /// Takes in what so many passes of the block took.
+    pub(crate) fn passed(&mut self, passes: usize, seconds: f64) {
+        if passes > 0 {
+            self.pass.measured(seconds / passes as f64, self.clock, self.warming);
         }
-        times.last = clock;
-        if times.seconds.len() == KEPT {
-            times.seconds.remove(0);
-        }
-        times.seconds.push(seconds);
-        let mut sorted = times.seconds.clone();
-        sorted.sort_unstable_by(f64::total_cmp);
-        times.usual = sorted[(sorted.len() - 1) / 4];
     }
 
     /// What a step without guesses takes, if that was measured lately.
@@ -151,11 +171,16 @@ impl Price {
         rows.sort_by(|a, b| b.0.total_cmp(&a.0));
         rows.truncate(room.min(self.horizon(streams).saturating_sub(streams)));
         let mut guessing = vec![false; offers.len()];
+        // A pass guesses a token for each stream that wants one.
+        let pass = if self.pass.seconds.is_empty() { PASS_SHARE * plain } else { self.pass.usual };
+        let (mut wanted, mut passes) = (vec![0_usize; offers.len()], 0);
         let (mut expected, mut best, mut rate) = (streams as f64, 0, WORTH * streams as f64 / plain);
         for (index, &(chance, who)) in rows.iter().enumerate() {
             expected += chance;
             guessing[who] = true;
-            let time = self.of(streams + index + 1, base);
+            wanted[who] += usize::from(offers[who].by_block);
+            passes = passes.max(wanted[who]);
+            let time = self.of(streams + index + 1, base) + passes as f64 * pass;
             let all = guessing.iter().filter(|&&guessing| guessing).count() == streams;
             if expected / time > rate && (all || time <= PATIENCE * plain) {
                 (best, rate) = (index + 1, expected / time);

@@ -2,6 +2,7 @@
 
 mod constrain;
 mod facts;
+mod guess;
 mod readout;
 mod rebalance;
 mod recur;
@@ -10,6 +11,7 @@ mod step;
 mod tests;
 
 pub use facts::Facts;
+pub(crate) use guess::Guess;
 pub(crate) use readout::Readout;
 pub use rebalance::Rebalanced;
 pub use step::{Logits, Turn};
@@ -72,6 +74,7 @@ pub(crate) struct Inner {
     device: String,
     bytes_per_token: Bytes,
     open_sessions: AtomicUsize,
+    has_block: bool,
     cache: Mutex<PrefixCache>,
     backend: Mutex<Box<dyn Backend>>,
     /// What steps take; held for moments only, and never while another lock is waited for.
@@ -134,6 +137,7 @@ impl Engine {
                 device,
                 bytes_per_token,
                 open_sessions: AtomicUsize::new(0),
+                has_block: backend.has_block(),
                 cache: Mutex::new(cache),
                 backend: Mutex::new(backend),
                 price: Mutex::new(Price::new(warming)),

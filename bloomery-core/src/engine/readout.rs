@@ -30,6 +30,17 @@ impl Readout {
         }
     }
 
+    /// The id of the largest of a row of logits, the lowest of equals.
+    pub(crate) fn best(row: &[f32]) -> u32 {
+        let mut best = 0;
+        for (id, logit) in row.iter().enumerate() {
+            if *logit > row[best] {
+                best = id;
+            }
+        }
+        best as u32
+    }
+
     pub(crate) fn is_none(&self) -> bool {
         *self == Self::None
     }

@@ -1,11 +1,12 @@
 //! What a generation runs ahead of what is certain: guesses, and how far they have been walked.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Generation;
 use crate::draft::{Drafter, Drafts, Step};
-use crate::engine::{Engine, Logits};
+use crate::engine::{Engine, Guess, Logits};
 use crate::error::EngineError;
+use crate::session::Session;
 
 /// The rows of the last step.
 #[derive(Debug)]
@@ -19,13 +20,16 @@ pub(super) struct Ahead {
     right: usize,
     /// What the step took, choices included; `None` for the prompt's.
     time: Option<Duration>,
+    /// What the block took to guess.
+    drafting: Duration,
 }
 
 impl Ahead {
     /// Begins with the last row of a prompt.
-    pub(super) fn new(drafts: &Drafts, past: &[u32]) -> Self {
-        let drafter = Drafter::new(drafts, past);
-        Self { drafter, guesses: Vec::new(), row: Some(0), right: 0, time: None }
+    pub(super) fn new(engine: &Engine, drafts: &Drafts, past: &[u32]) -> Self {
+        let drafter = Drafter::new(drafts, engine.has_block(), past);
+        let drafting = Duration::ZERO;
+        Self { drafter, guesses: Vec::new(), row: Some(0), right: 0, time: None, drafting }
     }
 
     /// The row to choose from, and how many there are.
@@ -41,20 +45,35 @@ impl Ahead {
     /// Learns from the step that is over.
     fn learn(&mut self, engine: &Engine) {
         let (Some(drafter), Some(time)) = (&mut self.drafter, self.time.take()) else { return };
+        let drafting = std::mem::take(&mut self.drafting).as_secs_f64();
         let (seconds, guessed) = (time.as_secs_f64(), self.guesses.len());
         let mut price = engine.inner.price();
         price.measured(1 + guessed, seconds);
-        drafter.settle(&price, Step { streams: 1, guessed, seconds }, (guessed, self.right));
+        drafter.settle(&price, Step { streams: 1, guessed, seconds, drafting }, (guessed, self.right));
     }
 
     /// Guesses at most `room` tokens that are worth a check, to be run after the newest.
-    fn guess(&mut self, engine: &Engine, room: usize, tokens: &mut Vec<u32>) {
-        self.learn(engine);
-        if let Some(drafter) = &mut self.drafter {
-            drafter.propose(room);
-            let lengths = engine.inner.price().lengths(1, &[drafter.offer()], room);
-            tokens.extend(lengths.iter().flat_map(|&length| drafter.guesses(length)));
+    fn guess(
+        &mut self,
+        session: &mut Session,
+        room: usize,
+        tokens: &mut Vec<u32>,
+    ) -> Result<(), EngineError> {
+        let engine = session.engine.clone();
+        self.learn(&engine);
+        let Some(drafter) = &mut self.drafter else { return Ok(()) };
+        drafter.propose(room);
+        let length = engine.inner.price().lengths(1, &[drafter.offer()], room).pop().unwrap_or(0);
+        let wants = drafter.wants(length);
+        if let (Some(&newest), 1..) = (tokens.first(), wants) {
+            let start = Instant::now();
+            let guesses = engine.guess(&mut [Guess::new(session, newest, wants)])?;
+            drafter.fill(guesses.first().map_or(&[], Vec::as_slice));
+            self.drafting = start.elapsed();
+            engine.inner.price().passed(wants, self.drafting.as_secs_f64());
         }
+        tokens.extend(drafter.guesses(length));
+        Ok(())
     }
 
     /// Begins with the first row of a step.
@@ -73,7 +92,7 @@ impl Generation<'_> {
         let engine = &self.session.engine;
         let left = (self.limit - self.timings.generated).min(self.session.room()).min(engine.step_rows());
         let room = if self.session.owes() { 0 } else { engine.guess_room(1).min(left - 1) };
-        self.ahead.guess(engine, room, &mut tokens);
+        self.ahead.guess(self.session, room, &mut tokens)?;
         let mut result = self.run(&tokens);
         if matches!(result, Err(EngineError::PoolExhausted { .. })) && tokens.len() > 1 {
             // Guesses are worth no memory that the text itself needs.

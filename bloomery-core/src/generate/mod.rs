@@ -166,6 +166,7 @@ impl Session {
         let mut past = self.tokens().to_vec();
         past.extend_from_slice(&tokens);
         let sampler = self.engine.sampler(params, &past)?;
+        let engine = self.engine.clone();
         Ok(Generation {
             detokenizer: self.engine.tokenizer().continuation(params.special),
             stops: StopMatcher::new(params.stop.iter().cloned()),
@@ -175,7 +176,7 @@ impl Session {
             prompt: tokens,
             fed: 0,
             readout: Readout::None,
-            ahead: Ahead::new(&params.drafts, &past),
+            ahead: Ahead::new(&engine, &params.drafts, &past),
             chooser: Chooser { sampler, constraint: None },
             cancel: Cancel::default(),
             timings: Timings { cached, ..Timings::default() },

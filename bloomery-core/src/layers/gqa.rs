@@ -3,7 +3,7 @@
 use super::{Builder, Scope};
 use crate::def::Gqa;
 use crate::error::LoadError;
-use crate::program::{Attention, Buffer, Gain, Op, Projection, Rows};
+use crate::program::{Attention, AttentionId, Buffer, Gain, Op, Projection, Rows};
 use crate::weights::MatrixId;
 
 /// Emits the mixer and returns the residual to go on with.
@@ -14,6 +14,26 @@ pub(super) fn emit(
     norm: Gain,
     x: Buffer,
 ) -> Result<Buffer, LoadError> {
+    let heads = append(builder, scope, gqa, norm, x)?;
+    attend(builder, scope, gqa, heads, x)
+}
+
+/// Queries of all rows, whose keys and values are in the cache.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Heads {
+    q: Buffer,
+    gate: Option<Buffer>,
+    attention: AttentionId,
+}
+
+/// Norm and projections, rotary embedding and append.
+pub(super) fn append(
+    builder: &mut Builder<'_>,
+    scope: &Scope,
+    gqa: &Gqa,
+    norm: Gain,
+    x: Buffer,
+) -> Result<Heads, LoadError> {
     let (q_len, kv_len) = (gqa.heads * gqa.head_dim, gqa.kv_heads * gqa.head_dim);
     let q = builder.buffer("q", q_len, Rows::All);
     let gate = gqa.gate.then(|| builder.buffer("gate", q_len, Rows::All));
@@ -47,12 +67,23 @@ pub(super) fn emit(
         factors,
     });
     builder.push(Op::RopeAppend { q, k, v, attention });
-    let out = builder.buffer("attention", q_len, Rows::All);
+    Ok(Heads { q, gate, attention })
+}
+
+/// Attention and output projection.
+pub(super) fn attend(
+    builder: &mut Builder<'_>,
+    scope: &Scope,
+    gqa: &Gqa,
+    Heads { q, gate, attention }: Heads,
+    x: Buffer,
+) -> Result<Buffer, LoadError> {
+    let out = builder.buffer("attention", q.cols, Rows::All);
     builder.push(Op::Attend { q, attention, out });
     if let Some(gate) = gate {
         builder.push(Op::Gate { x: out, gate });
     }
-    let weight = builder.bind.matrix(&scope.tensor("attn_output.weight"), scope.hidden, q_len)?;
+    let weight = builder.bind.matrix(&scope.tensor("attn_output.weight"), scope.hidden, q.cols)?;
     let bias = builder.bind.bias(gqa.out_bias, &scope.tensor("attn_output.bias"), scope.hidden)?;
     builder.mixed(scope, (out, "attention"), (weight, bias), x)
 }

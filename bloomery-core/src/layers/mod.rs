@@ -1,6 +1,7 @@
 //! Definitions into programs: one file per kind of layer.
 
 mod delta;
+mod draft;
 mod ffn;
 mod gqa;
 mod mla;
@@ -12,7 +13,7 @@ use bloomery_gguf::Gguf;
 use crate::def::{Ffn, Mixer, ModelDef, Norm};
 use crate::error::LoadError;
 use crate::program::{
-    Attention, AttentionId, Buffer, Delta, DeltaId, Gain, Hidden, Op, Program, Projection, Rows,
+    Attention, AttentionId, Buffer, Delta, DeltaId, Draft, Gain, Hidden, Op, Program, Projection, Rows,
 };
 use crate::weights::{Binder, MatrixId, VectorId, Weights};
 
@@ -24,7 +25,9 @@ pub(crate) fn compile(def: &ModelDef, gguf: &Gguf) -> Result<(Program, Weights),
     builder.push(Op::Embed { table, scale: def.embedding_scale, out: x });
     for (index, layer) in def.layers.iter().enumerate() {
         let post_norm = layer.post_norms.then_some(layer.norm);
-        let scope = Scope { index, hidden: def.hidden, last: index + 1 == def.layers.len(), post_norm };
+        // Where a block guesses, it wants every row.
+        let last = index + 1 == def.layers.len() && def.draft.is_none();
+        let scope = Scope { index, hidden: def.hidden, last, post_norm };
         let norm = builder.gain(&scope.tensor("attn_norm.weight"), layer.norm, def.hidden)?;
         x = match &layer.mixer {
             Mixer::Gqa(gqa) => gqa::emit(&mut builder, &scope, gqa, norm, x)?,
@@ -46,11 +49,20 @@ pub(crate) fn compile(def: &ModelDef, gguf: &Gguf) -> Result<(Program, Weights),
     };
     let bias = builder.bind.bias(def.head_bias, "output.bias", def.vocab)?;
     let logits = builder.buffer("logits", def.vocab, Rows::Outputs);
+    let draft = match &def.draft {
+        None => None,
+        Some(next) => {
+            let trunk = draft::Trunk { table, head: weight, norm, x, logits };
+            let draft = draft::emit(&mut builder, def, next, trunk)?;
+            x = builder.take(x, "x");
+            Some(draft)
+        }
+    };
     let head = Projection { weight, bias, out: logits, accumulate: false };
     builder.push(Op::Project { x, norm: Some(norm), parts: vec![head] });
     let hidden = builder.buffer("hidden", def.hidden, Rows::Outputs);
     let states = Hidden { op: Op::Norm { x, norm, out: hidden }, buffer: hidden };
-    builder.finish(def, logits, states)
+    builder.finish(def, logits, states, draft)
 }
 
 /// Where in the model a layer is.
@@ -161,9 +173,15 @@ impl<'g> Builder<'g> {
         to
     }
 
-    fn finish(self, def: &ModelDef, logits: Buffer, hidden: Hidden) -> Result<(Program, Weights), LoadError> {
+    fn finish(
+        self,
+        def: &ModelDef,
+        logits: Buffer,
+        hidden: Hidden,
+        draft: Option<Draft>,
+    ) -> Result<(Program, Weights), LoadError> {
         let weights = self.bind.finish(&def.architecture, &def.reserved)?;
         let Self { ops, buffers, attentions, deltas, .. } = self;
-        Ok((Program { ops, buffers, attentions, deltas, logits, hidden }, weights))
+        Ok((Program { ops, buffers, attentions, deltas, logits, hidden, draft }, weights))
     }
 }

@@ -8,7 +8,7 @@ use super::embedding::Embedding;
 use super::job::{Event, Job, Outcome, Pooling, Progress, SinkState, Token};
 use super::status::SlotStatus;
 use crate::draft::{Drafter, Offer, Price, Step};
-use crate::engine::{Engine, Logits, Readout, Turn};
+use crate::engine::{Engine, Guess, Logits, Readout, Turn};
 use crate::error::EngineError;
 use crate::generate::{Chooser, Params, StopReason};
 use crate::sampling::StopMatcher;
@@ -89,7 +89,10 @@ impl Run {
             progress: Progress::default(),
             new_line: false,
             follows: None,
-            drafter: job.embed.map_or_else(|| Drafter::new(&job.params.drafts, &job.prompt), |_| None),
+            drafter: match job.embed {
+                None => Drafter::new(&job.params.drafts, engine.has_block(), &job.prompt),
+                Some(_) => None,
+            },
             guessed: Vec::new(),
             checked: (0, 0),
             chooser: Chooser { sampler, constraint: job.constraint.take() },
@@ -156,8 +159,22 @@ impl Run {
         self.drafter.as_ref().map_or(Offer::NONE, Drafter::offer)
     }
 
-    /// Has the next step check the first `length` guesses.
-    pub(super) fn guess(&mut self, length: usize) {
+    /// What the model's block has to guess before `length` guesses can be checked, if anything.
+    pub(super) fn block_guess(&mut self, length: usize) -> Option<Guess<'_>> {
+        let wants = self.drafter.as_ref().map_or(0, |drafter| drafter.wants(length));
+        let (&newest, session) = (self.tokens.last()?, self.session.as_mut()?);
+        (wants > 0).then(|| Guess::new(session, newest, wants))
+    }
+
+    /// Takes in what the block guesses.
+    pub(super) fn fill(&mut self, guesses: &[u32]) {
+        if let Some(drafter) = &mut self.drafter {
+            drafter.fill(guesses);
+        }
+    }
+
+    /// Has the next step check the first `length` guesses. Returns how many there are.
+    pub(super) fn guess(&mut self, length: usize) -> usize {
         self.guessed.clear();
         if let (Some(drafter), Some(&newest)) = (&self.drafter, self.tokens.last())
             && length > 0
@@ -165,6 +182,7 @@ impl Run {
             self.guessed.push(newest);
             self.guessed.extend_from_slice(drafter.guesses(length));
         }
+        self.guessed.len().saturating_sub(1)
     }
 
     /// Takes in what the last step took.

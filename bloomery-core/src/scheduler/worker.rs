@@ -12,7 +12,7 @@ use super::run::Run;
 use super::slot::Slot;
 use super::status::Status;
 use crate::draft::{Offer, Step};
-use crate::engine::{Engine, Readout, Turn};
+use crate::engine::{Engine, Guess, Readout, Turn};
 use crate::error::EngineError;
 
 /// How often readers are looked at while all jobs wait for them. A full sink holds tens of tokens, so its reader does not
@@ -199,7 +199,13 @@ impl Worker {
             return Duration::ZERO;
         }
         let mut start = Instant::now();
-        let mut guessed = if rows == 0 { self.guess(&mut shares) } else { 0 };
+        let (mut guessed, drafting) = match self.guess_where(rows == 0, &mut shares) {
+            Ok(guessed) => guessed,
+            Err(error) => {
+                self.fail(&shares, &error);
+                return start.elapsed();
+            }
+        };
         let (mut result, mut time) = self.execute(&shares);
         if guessed > 0 && matches!(result, Err(EngineError::PoolExhausted { .. })) {
             // Guesses are worth no memory that a job needs.
@@ -215,7 +221,9 @@ impl Worker {
                     self.advance(share, &readout);
                 }
                 if rows == 0 {
-                    self.settle(&shares, Step { streams, guessed, seconds: start.elapsed().as_secs_f64() });
+                    let seconds = start.elapsed().saturating_sub(drafting).as_secs_f64();
+                    let drafting = drafting.as_secs_f64();
+                    self.settle(&shares, Step { streams, guessed, seconds, drafting });
                 }
             }
             Err(EngineError::PoolExhausted { .. }) if self.preempt() => {}
@@ -251,8 +259,16 @@ impl Worker {
         (streams, rows, shares)
     }
 
-    /// Has the streams of a step without prompts check what they guess, as far as that pays. Returns how many guesses there are.
-    fn guess(&mut self, shares: &mut [Share]) -> usize {
+    /// Has the streams of a step without prompts check what they guess, as far as that pays. Returns how many guesses there are,
+    /// and how long the model's block took for them.
+    fn guess_where(
+        &mut self,
+        no_prompts: bool,
+        shares: &mut [Share],
+    ) -> Result<(usize, Duration), EngineError> {
+        if !no_prompts {
+            return Ok((0, Duration::ZERO));
+        }
         let room = (self.engine.step_rows() - shares.len()).min(self.engine.guess_room(shares.len()));
         for share in shares.iter() {
             if let Some(run) = &mut self.slots[share.slot].run {
@@ -262,16 +278,42 @@ impl Worker {
         let offer = |share: &Share| self.slots[share.slot].run.as_ref().map_or(Offer::NONE, Run::offer);
         let offers: Vec<Offer<'_>> = shares.iter().map(offer).collect();
         let lengths = self.engine.inner.price().lengths(shares.len(), &offers, room);
+        let drafting = self.ask_block(shares, &lengths)?;
+        let mut guessed = 0;
         for (share, &length) in shares.iter_mut().zip(&lengths) {
             self.set_guesses(share, length);
+            guessed += share.rows - 1;
         }
-        lengths.iter().sum()
+        Ok((guessed, drafting))
+    }
+
+    /// Has the model's block make the guesses that are to be checked. Returns how long it took.
+    fn ask_block(&mut self, shares: &[Share], lengths: &[usize]) -> Result<Duration, EngineError> {
+        let start = Instant::now();
+        let mut wanted = vec![0; self.slots.len()];
+        shares.iter().zip(lengths).for_each(|(share, &length)| wanted[share.slot] = length);
+        let slots = self.slots.iter_mut().zip(&wanted).enumerate();
+        let (ids, mut guesses): (Vec<usize>, Vec<Guess<'_>>) = slots
+            .filter_map(|(id, (slot, &length))| Some((id, slot.run.as_mut()?.block_guess(length)?)))
+            .unzip();
+        if guesses.is_empty() {
+            return Ok(Duration::ZERO);
+        }
+        let guessed = self.engine.guess(&mut guesses)?;
+        let passes = guessed.iter().map(Vec::len).max().unwrap_or(0);
+        for (id, guesses) in ids.into_iter().zip(guessed) {
+            if let Some(run) = &mut self.slots[id].run {
+                run.fill(&guesses);
+            }
+        }
+        let time = start.elapsed();
+        self.engine.inner.price().passed(passes, time.as_secs_f64());
+        Ok(time)
     }
 
     fn set_guesses(&mut self, share: &mut Share, length: usize) {
-        share.rows = 1 + length;
         if let Some(run) = &mut self.slots[share.slot].run {
-            run.guess(length);
+            share.rows = 1 + run.guess(length);
         }
     }
 

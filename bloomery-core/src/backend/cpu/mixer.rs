@@ -13,14 +13,14 @@ use crate::weights::HeadsId;
 /// Rows of the step by sequence, and what becomes of their states.
 #[derive(Debug, Default)]
 pub(super) struct Runs {
-    runs: Vec<Run>,
-    saves: Vec<(usize, usize)>,
+    pub(super) runs: Vec<Run>,
+    pub(super) saves: Vec<(usize, usize)>,
 }
 
 #[derive(Debug)]
-struct Run {
-    rows: Range<usize>,
-    from: Option<usize>,
+pub(super) struct Run {
+    pub(super) rows: Range<usize>,
+    pub(super) from: Option<usize>,
     saves: Range<usize>,
 }
 

@@ -1,5 +1,6 @@
 //! The CPU backend: every op of the vocabulary is one kernel call.
 
+mod block;
 mod cache;
 mod heads;
 mod mixer;
@@ -24,6 +25,7 @@ pub(crate) struct CpuBackend {
     cpu: Cpu,
     model: Model,
     caches: Vec<LayerCache>,
+    /// Those of delta layers, then what the model's block carries on.
     states: Vec<LayerStates>,
     buffers: Vec<Vec<f32>>,
     routes: Routes,
@@ -50,10 +52,12 @@ impl CpuBackend {
             .iter()
             .map(|attention| Ok(LayerCache::new(attention.cache_shape(kv)?, pages)))
             .collect::<Result<_, KernelError>>()?;
+        let carried = program.draft.as_ref().map(|draft| draft.carried);
+        let lens = model.deltas.iter().map(|delta| delta.shape().state_len()).chain(carried);
         Ok(Self {
             cpu: Cpu::new(Pool::new(threads), isa, numerics),
             caches,
-            states: model.deltas.iter().map(|delta| LayerStates::new(delta.shape(), slots)).collect(),
+            states: lens.map(|len| LayerStates::new(len, slots)).collect(),
             buffers: vec![Vec::new(); program.buffers.len()],
             routes: Routes::default(),
             scratch: Scratches::default(),
@@ -75,7 +79,12 @@ impl Backend for CpuBackend {
             (true, Some((_, ops))) => (ops, Some(&program.hidden.op)),
             _ => (program.ops.as_slice(), None),
         };
-        for op in ops.iter().chain(last) {
+        // What the block wants of every step comes before the last rows are taken.
+        let (at, follow) = match &program.draft {
+            Some(draft) => (draft.at, draft.follow.as_slice()),
+            None => (0, [].as_slice()),
+        };
+        for op in ops[..at].iter().chain(follow).chain(&ops[at..]).chain(last) {
             step.run(op)?;
             if trace.is_some() && matches!(op, Op::Route { .. }) {
                 traced.push((step.routes.used, step.routes.experts.clone()));
@@ -86,6 +95,20 @@ impl Backend for CpuBackend {
         }
         let Program { logits, hidden, .. } = &self.model.program;
         Ok(Answer::Rows(&self.buffers[if wants_hidden { hidden.buffer.index } else { logits.index }]))
+    }
+
+    fn has_block(&self) -> bool {
+        self.model.program.draft.is_some()
+    }
+
+    fn guess(&mut self, batch: Batch<'_>, goes_on: bool) -> Result<Answer<'_>, EngineError> {
+        let mut step = Step::new(self, &batch);
+        step.size_buffers();
+        let draft = step.model.program.draft.as_ref().ok_or(EngineError::NoBlock)?;
+        // The first op reads states, which the pass before has left behind.
+        let ops = &draft.ops[usize::from(goes_on)..];
+        ops.iter().try_for_each(|op| step.run(op))?;
+        Ok(Answer::Rows(&self.buffers[self.model.program.logits.index]))
     }
 
     fn copy_page(&mut self, from: PageId, to: PageId) {

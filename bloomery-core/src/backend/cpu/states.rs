@@ -1,6 +1,6 @@
 //! Recurrent states of one layer in host memory.
 
-use bloomery_kernels::cpu::{Aligned, DeltaShape};
+use bloomery_kernels::cpu::Aligned;
 
 use crate::state::StateId;
 
@@ -12,8 +12,9 @@ pub(super) struct LayerStates {
 }
 
 impl LayerStates {
-    pub(super) fn new(shape: DeltaShape, slots: usize) -> Self {
-        let size = shape.state_len() * size_of::<f32>();
+    /// Of `len` values each.
+    pub(super) fn new(len: usize, slots: usize) -> Self {
+        let size = len * size_of::<f32>();
         Self { memory: Aligned::zeroed(slots * size), size }
     }
 

@@ -115,6 +115,11 @@ impl<'a> Step<'a> {
             Op::Delta { qkv, z, beta, alpha, delta, out } => {
                 self.delta([*qkv, *z, *beta, *alpha], *delta, *out)
             }
+            Op::Previous { x, out } => self.previous(*x, *out),
+            Op::Carried { out } => self.carried(*out),
+            Op::Pair { table, embedding_norm, x, norm, out } => {
+                self.pair((*table, *embedding_norm), (*x, *norm), *out)
+            }
             Op::Take { from, to } => self.write(*to, |step, rows| {
                 for (to, &row) in rows.chunks_exact_mut(from.cols).zip(step.batch.outputs) {
                     to.copy_from_slice(&step.buffers[from.index][row * from.cols..][..from.cols]);

@@ -55,6 +55,9 @@ pub(super) fn uses(program: &Program, matrices: usize) -> Vec<Use> {
             | Op::LatentAppend { .. }
             | Op::PerHead { .. }
             | Op::Delta { .. }
+            | Op::Previous { .. }
+            | Op::Carried { .. }
+            | Op::Pair { .. }
             | Op::Experts { .. } => {}
         }
     }

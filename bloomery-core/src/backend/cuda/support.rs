@@ -130,6 +130,9 @@ impl Check<'_> {
             Op::Experts { .. }
             | Op::LatentAppend { .. }
             | Op::Delta { .. }
+            | Op::Previous { .. }
+            | Op::Carried { .. }
+            | Op::Pair { .. }
             | Op::Attend { .. }
             | Op::Gate { .. }
             | Op::Take { .. }

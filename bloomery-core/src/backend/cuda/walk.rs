@@ -120,6 +120,8 @@ pub(super) fn body(frame: &Frame<'_>) -> Result<Vec<Stage>, CudaError> {
                 let launches = latent::launches(frame, [*q, *kv], *norm, *attention)?;
                 stages.push(Stage::new("rope", launches));
             }
+            // Of a block that guesses, which does not run here.
+            Op::Previous { .. } | Op::Carried { .. } | Op::Pair { .. } => {}
         }
     }
     Ok(stages)

@@ -81,7 +81,7 @@ fn gain(machine: Machine, streams: usize, warming: u32, right: impl Fn(usize) ->
         seconds += took;
         price.measured(rows, took);
         for (drafter, checked) in drafters.iter_mut().zip(checked) {
-            drafter.settle(&price, Step { streams, guessed, seconds: took }, checked);
+            drafter.settle(&price, Step { streams, guessed, seconds: took, drafting: 0.0 }, checked);
         }
     }
     plain / seconds

@@ -1,5 +1,6 @@
 //! Recurrent states, on a backend that refuses every step that does not fit them.
 
+mod block;
 mod hybrid;
 mod jobs;
 mod property;

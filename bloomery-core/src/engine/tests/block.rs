@@ -1,0 +1,97 @@
+//! Guesses of a model's own block.
+//!
+//! The file is the small Qwen3.5 model of the other tests with a block of random weights; what the block says is from a float64
+//! program written from the architecture's description, which agrees with llama.cpp on such files.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::draft::{Block, Drafts};
+use crate::engine::{Engine, Guess};
+use crate::generate::Params;
+use crate::plan::Placement;
+use crate::session::Session;
+use bloomery_kernels::cpu::Numerics;
+
+fn engine(sessions: usize) -> Engine {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/models/qwen35moe-mtp-bf16.gguf");
+    let builder = Engine::builder(file).placement(Placement::Cpu).numerics(Numerics::Exact);
+    builder.sessions(sessions).plan().unwrap().load(|_| {}).unwrap()
+}
+
+fn expected() -> Value {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/models/qwen35moe-mtp-bf16.json");
+    serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap()
+}
+
+fn ids(value: &Value) -> Vec<u32> {
+    value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
+}
+
+#[test]
+fn chained_guesses_are_those_of_the_reference() {
+    let (engine, expected) = (engine(2), expected());
+    assert!(engine.has_block());
+    let prompt = ids(&expected["ids"]);
+    let cases: Vec<(usize, Vec<u32>)> = expected["guesses"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|case| (case["after"].as_u64().unwrap() as usize, ids(&case["tokens"])))
+        .collect();
+    for (after, guesses) in &cases {
+        // However a prompt is cut, the block knows all of it.
+        for piece in [*after, 1, 7] {
+            let mut session = engine.session().unwrap();
+            for tokens in prompt[..*after].chunks(piece) {
+                session.prefill(tokens).unwrap();
+            }
+            for most in [1, 4] {
+                let found = engine.guess(&mut [Guess::new(&mut session, prompt[*after], most)]).unwrap();
+                assert_eq!(found, [&guesses[..most]], "after {after} in pieces of {piece}");
+                assert_eq!(session.len(), *after, "the session is as it was");
+            }
+        }
+    }
+    // Two sessions in one pass, the shorter one first.
+    let mut sessions: Vec<Session> = cases[1..3]
+        .iter()
+        .map(|(after, _)| {
+            let mut session = engine.session().unwrap();
+            session.prefill(&prompt[..*after]).unwrap();
+            session
+        })
+        .collect();
+    let mut both: Vec<Guess<'_>> = sessions
+        .iter_mut()
+        .zip(&cases[1..3])
+        .zip([2, 4])
+        .map(|((session, (after, _)), most)| Guess::new(session, prompt[*after], most))
+        .collect();
+    assert_eq!(engine.guess(&mut both).unwrap(), [&cases[1].1[..2], &cases[2].1[..]]);
+}
+
+#[test]
+fn texts_are_the_same_with_the_block() {
+    let engine = engine(1);
+    let prompt = ids(&expected()["ids"]);
+    let mut session = engine.session().unwrap();
+    for seed in [None, Some(3)] {
+        let mut of = |drafts| {
+            let mut params = Params { max_tokens: Some(48), ignore_end: true, drafts, ..Params::greedy() };
+            if let Some(seed) = seed {
+                params.sampling.temperature = 0.7;
+                params.sampling.seed = crate::sampling::Seed::Fixed(seed);
+            }
+            let mut generation = session.generate_tokens(&prompt[..40], &params).unwrap();
+            let tokens: Vec<u32> = generation.by_ref().filter_map(|piece| piece.unwrap().token).collect();
+            (tokens, generation.timings().drafted)
+        };
+        let without = of(Drafts::Off);
+        let with = of(Drafts::Block(Block { most: 3, priced: false }));
+        assert_eq!(with.0, without.0);
+        assert!(with.1 > 48 && without.1 == 0, "{} guesses were checked", with.1);
+        assert_eq!(of(Drafts::default()).0, without.0);
+    }
+}
