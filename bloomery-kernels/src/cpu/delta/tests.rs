@@ -361,7 +361,7 @@ fn sequences_beside_each_other_and_states_on_the_way() {
     let parts: Vec<Rows> = lens.iter().map(|&rows| net.rows(&mut rng, rows)).collect();
     // The first overwrites what it begins with on the way, the second what it begins with at its end.
     let runs = [
-        DeltaRun { first: 0, rows: 5, from: Some(0), saves: &[(0, 2), (1, 0), (4, 3)] },
+        DeltaRun { first: 0, rows: 5, from: Some(0), saves: &[(0, 0), (1, 2), (4, 3)] },
         DeltaRun { first: 5, rows: 1, from: Some(1), saves: &[(5, 1)] },
         DeltaRun { first: 6, rows: 12, from: None, saves: &[(6, 4), (7, 5), (8, 6), (17, 7)] },
     ];
