@@ -81,7 +81,7 @@ mod tests {
             )
         };
         let nested = format!("{{\"url\":{image}}}");
-        let nine = vec![image; 9].join(",");
+        let nine = [image; 9].join(",");
         for (body, status) in [
             ("{\"state\":\"s\"}".to_owned(), 200),
             ("{\"state\":\"s\",\"images\":[],\"videos\":[],\"files\":null}".to_owned(), 200),
