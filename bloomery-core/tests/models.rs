@@ -7,15 +7,14 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 #![expect(clippy::print_stdout, reason = "how close the results are")]
 
-#[expect(dead_code, reason = "this binary uses a part of it")]
 mod common;
 
 use bloomery_core::{Engine, Logits, Numerics, Turn};
-use common::{Fixture, ON_CPU, all_logits, argmax, kld, max_abs, median};
+use common::{ALL, Fixture, all_logits, argmax, kld, max_abs, median};
 
 #[test]
 fn exact_numerics_match_the_reference() {
-    for fixture in ON_CPU.map(Fixture::read) {
+    for fixture in ALL.map(Fixture::read) {
         let engine = fixture.engine(Numerics::Exact);
         let logits = all_logits(&engine, &fixture.ids, usize::MAX);
         // Gemma's quantised file was run by llama.cpp, whose GELU is a table of 16-bit floats.
@@ -35,7 +34,7 @@ fn exact_numerics_match_the_reference() {
 
 #[test]
 fn fast_numerics_stay_within_the_rounding_of_activations() {
-    for fixture in ON_CPU.map(Fixture::read) {
+    for fixture in ALL.map(Fixture::read) {
         let engine = fixture.engine(Numerics::Fast);
         let logits = all_logits(&engine, &fixture.ids, usize::MAX);
         let rows = fixture.rows.iter().zip(fixture.logits.chunks_exact(fixture.vocab));
@@ -61,7 +60,7 @@ fn fast_numerics_stay_within_the_rounding_of_activations() {
 
 #[test]
 fn greedy_continuations_match_the_reference() {
-    for fixture in ON_CPU.map(Fixture::read) {
+    for fixture in ALL.map(Fixture::read) {
         assert_eq!(greedy(&fixture.engine(Numerics::Exact), &fixture), fixture.greedy, "{}", fixture.name);
         // Rounded activations may part from the reference where its best two tokens are closer than the tolerance.
         let fast = greedy(&fixture.engine(Numerics::Fast), &fixture);
@@ -83,7 +82,7 @@ fn greedy(engine: &Engine, fixture: &Fixture) -> Vec<u32> {
 
 #[test]
 fn experts_match_the_reference_in_every_layer() {
-    for fixture in ON_CPU.map(Fixture::read).into_iter().filter(|fixture| !fixture.routes.is_empty()) {
+    for fixture in ALL.map(Fixture::read).into_iter().filter(|fixture| !fixture.routes.is_empty()) {
         let engine = fixture.engine(Numerics::Exact);
         let mut session = engine.session().unwrap();
         let mut turn = [Turn::new(&mut session, &fixture.ids, Logits::All).traced()];

@@ -23,8 +23,8 @@ pub(crate) struct Fixture {
     pub(crate) routes: Vec<Vec<Vec<u32>>>,
 }
 
-/// Those that run on the CPU.
-pub(crate) const ON_CPU: [&str; 14] = [
+/// Every one.
+pub(crate) const ALL: [&str; 14] = [
     "llama-small-bf16",
     "llama-k-q8_0",
     "qwen2-k-q4_k_m",
@@ -39,17 +39,6 @@ pub(crate) const ON_CPU: [&str; 14] = [
     "deepseek2-small-bf16",
     "deepseek2-k-q8_0",
     "deepseek2-k-q4_k_m",
-];
-
-/// Those of them that cards run too.
-pub(crate) const ALL: [&str; 7] = [
-    "llama-small-bf16",
-    "llama-k-q8_0",
-    "qwen2-k-q4_k_m",
-    "qwen3-small-bf16",
-    "qwen3moe-small-bf16",
-    "qwen3moe-k-q3_k_m",
-    "qwen3moe-k-q4_k_m",
 ];
 
 /// Where the crate was built, or below the working directory where that is another machine.
