@@ -6,9 +6,9 @@
 use super::super::abi::attention::{BROAD_CHUNKS, BROAD_QUERIES, BROAD_WARPS, CHUNK, PAGE};
 use super::super::simt::{
     await_predecessors, barrier, block, divide, fma, half2, lane, ld_global_f32x4, ld_global_u32,
-    ld_global_u32x2, ld_shared_f32, ld_shared_u32x2, ld_shared_u32x4, mma, release_successor, shared_base, shfl,
-    shfl_xor_f32, st_global_f32x4, st_shared_f32, st_shared_u32x2, st_shared_u32x4, thread, uniform_warp,
-    warp_barrier,
+    ld_global_u32x2, ld_shared_f32, ld_shared_u32x2, ld_shared_u32x4, mma, release_successor, shared_base,
+    shfl, shfl_xor_f32, st_global_f32x4, st_shared_f32, st_shared_u32x2, st_shared_u32x4, thread,
+    uniform_warp, warp_barrier,
 };
 use super::items::Item;
 use super::kind::Kind;
@@ -381,8 +381,7 @@ impl<K: Kind> Values<K> {
     unsafe fn load(args: &AttendArgs, item: &Item, dim: u32, start: u32, warp: u32) -> Self {
         let cache = &args.cache;
         let (g, t) = (lane() / 4, lane() % 4);
-        let mut values =
-            Self { values: [[K::ZERO; PAIR]; EIGHTS], scales: [[[0; 2]; PAIR]; EIGHTS / 2] };
+        let mut values = Self { values: [[K::ZERO; PAIR]; EIGHTS], scales: [[[0; 2]; PAIR]; EIGHTS / 2] };
         let part = page(cache, item.sequence, start) * u64::from(cache.kv_heads) + u64::from(item.kv_head);
         let base = cache.values + part * u64::from(head_bytes::<K>(dim));
         let mut e = 0;
@@ -393,8 +392,7 @@ impl<K: Kind> Values<K> {
             while s < PAIR {
                 if start + 16 * (s as u32) < item.end {
                     let quad = start % PAGE / 4 + 4 * s as u32 + t;
-                    values.values[e][s] =
-                        K::load(base + u64::from(K::BYTES * 4 * (quad * dim + d + 2 * g)));
+                    values.values[e][s] = K::load(base + u64::from(K::BYTES * 4 * (quad * dim + d + 2 * g)));
                     if K::SCALED && e % 2 == 0 {
                         let at = PAGE * dim + 2 * (d / 32 * PAGE + start % PAGE + 16 * s as u32 + 4 * t);
                         values.scales[e / 2][s] = ld_global_u32x2(base + u64::from(at));
