@@ -194,7 +194,9 @@ impl Weights {
     /// Every matrix, in the order of their ids.
     #[cfg(feature = "cuda")]
     pub(crate) fn packed_matrices<'g>(&'g self, gguf: &'g Gguf) -> impl Iterator<Item = Packed<'g>> {
-        self.matrices.iter().map(|view| view.packed(gguf))
+        // Groups of rows are one matrix.
+        let one = |packed: Packed<'g>| Packed { count: 1, rows: packed.count * packed.rows, ..packed };
+        self.matrices.iter().map(move |view| one(view.packed(gguf)))
     }
 
     /// Every stack, in the order of their ids.

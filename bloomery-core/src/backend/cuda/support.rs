@@ -2,7 +2,7 @@
 
 use bloomery_gguf::Gguf;
 use bloomery_kernels::cpu::{KvType, Numerics};
-use bloomery_kernels::cuda::{embeds, multiplies};
+use bloomery_kernels::cuda::{TILE_ROWS, embeds, multiplies};
 
 use super::load::{stored_bytes, uses};
 use super::ops::{add_norm, attend, delta, per_head, rope, route};
@@ -141,12 +141,25 @@ impl Check<'_> {
     }
 
     fn matrix(&self, id: MatrixId) -> Option<String> {
-        product(&self.matrices[id.index()])
+        let weight = &self.matrices[id.index()];
+        product(weight).or_else(|| scattered(weight))
     }
 }
 
 fn product(weight: &Packed<'_>) -> Option<String> {
     (!multiplies(weight.format, weight.cols)).then(|| without(weight, "product"))
+}
+
+/// Rows that lie apart in the file are joined by whole tiles.
+fn scattered(weight: &Packed<'_>) -> Option<String> {
+    let each = weight.rows / weight.pieces.len().max(1);
+    let text = || {
+        format!(
+            "rows of `{}` lie apart in pieces of {each}, which are no multiple of {TILE_ROWS}",
+            weight.name
+        )
+    };
+    (weight.pieces.len() > 1 && !each.is_multiple_of(TILE_ROWS)).then(text)
 }
 
 /// One kernel reads both.
