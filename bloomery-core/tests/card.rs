@@ -139,7 +139,8 @@ fn experts_on_the_host_match_the_reference_too() {
             }
             continues_like_the_reference(&engine, &fixture);
             let traffic = engine.traffic().unwrap().unwrap();
-            assert!(traffic.host_read > Bytes(0), "{traffic:?}");
+            // The first layer may be one without experts.
+            assert!(traffic.host_read > Bytes(0) || traffic.slots == traffic.experts, "{traffic:?}");
         }
     }
 }
@@ -297,6 +298,12 @@ fn forks_cuts_and_snapshots_continue_like_a_straight_run() {
 }
 
 fn forks_and_cuts(card: &Card, fixture: &Fixture) {
+    // Where a state is not known any more, rows before the cut run again: other numbers of rows, other rounding.
+    let exact = !fixture.name.starts_with("qwen35moe");
+    let same = |found: &[f32], straight: &[f32]| match exact {
+        true => bits(found) == bits(straight),
+        false => max_abs(found, straight) <= 0.05,
+    };
     for kv in [KvType::F16, KvType::F32, KvType::Q8_0] {
         let build = || card.builder(fixture).kv(kv).sessions(2).plan().unwrap().load(|_| {}).unwrap();
         let engine = build();
@@ -306,18 +313,14 @@ fn forks_and_cuts(card: &Card, fixture: &Fixture) {
             let mut session = engine.session().unwrap();
             session.prefill(&fixture.ids).unwrap();
             session.truncate(cut).unwrap();
-            let straight = bits(session.step(next).unwrap());
+            let straight = session.step(next).unwrap().to_vec();
             session.truncate(cut).unwrap();
             let mut fork = session.fork().unwrap();
             // The fork goes another way and must leave the original alone.
             fork.prefill(&[fixture.ids[0]; 70]).unwrap();
-            assert!(
-                bits(session.step(next).unwrap()) == straight,
-                "{}: {kv:?} forked at {cut}",
-                fixture.name
-            );
+            assert!(same(session.step(next).unwrap(), &straight), "{}: {kv:?} forked at {cut}", fixture.name);
             fork.truncate(cut).unwrap();
-            assert!(bits(fork.step(next).unwrap()) == straight, "{}: {kv:?} cut at {cut}", fixture.name);
+            assert!(same(fork.step(next).unwrap(), &straight), "{}: {kv:?} cut at {cut}", fixture.name);
             drop(fork);
             session.truncate(cut).unwrap();
             let bytes = session.snapshot().unwrap().to_bytes();
@@ -326,7 +329,7 @@ fn forks_and_cuts(card: &Card, fixture: &Fixture) {
             restored.restore(&Snapshot::from_bytes(&bytes).unwrap()).unwrap();
             assert_eq!(restored.tokens(), &fixture.ids[..cut]);
             assert!(
-                bits(restored.step(next).unwrap()) == straight,
+                same(restored.step(next).unwrap(), &straight),
                 "{}: {kv:?} restored at {cut}",
                 fixture.name
             );

@@ -5,7 +5,6 @@
 //! rounded kernels do: medians over positions, because a router tie that flips moves one position by several units.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
-#![expect(clippy::print_stdout, reason = "how close the results are")]
 
 mod common;
 

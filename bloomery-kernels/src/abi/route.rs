@@ -38,11 +38,12 @@ pub struct RouteArgs {
     pub x: u64,
     /// `[cols]` f32.
     pub gain: u64,
-    /// `[rows][cols]` f32: the rows after the norm.
+    /// `[rows][cols]` f32: the rows after the norm. 0: they are not wanted.
     pub normed: u64,
     /// `[experts][cols]` in `format`.
     pub router: u64,
-    /// `[rows][stride(experts)]` u32: keys of logits. 0: not there yet; all of it is 0 between launches.
+    /// `[rows][stride(experts)]` u32: keys of logits. 0: not there yet; all of it is 0 between launches. Of products by themselves,
+    /// `[rows][count]` f32.
     pub keys: u64,
     /// `[rows][used]` u32.
     pub experts: u64,

@@ -192,7 +192,9 @@ pub(super) unsafe fn normed(args: &RouteArgs, row: u32, inverse: f32, sums: u32)
             out[i] = x[i] * inverse * gain[i];
             i += 1;
         }
-        st_global_f32x4(args.normed + start + place, out);
+        if args.normed != 0 {
+            st_global_f32x4(args.normed + start + place, out);
+        }
         if args.gate != 0 {
             let (gate, mut i) = (ld_global_f32x4(args.gate + place), 0);
             while i < 4 {

@@ -53,13 +53,13 @@ struct Slab<const M: usize> {
     router: [[u32; 4]; M],
 }
 
-/// A tile of logits: `16 M` rows by `16 M` experts, `M` by `M` of them a thread.
+/// A tile of logits: `16 M` rows by `16 M` experts, `M` by `M` of them a thread. `PLAIN`: they are what is wanted, `[rows][count]`.
 ///
 /// # Safety
 /// The contract of `Route`; [`route_norm`] has run; a block for every tile, 256 threads each, and shared memory for two slabs
 /// of rows and experts.
 #[inline(always)]
-pub(crate) unsafe fn route_logits<const M: usize>(args: RouteArgs) {
+pub(crate) unsafe fn route_logits<const M: usize, const PLAIN: bool>(args: RouteArgs) {
     await_predecessors();
     release_successor();
     let side = SIDE * M as u32;
@@ -125,7 +125,10 @@ pub(crate) unsafe fn route_logits<const M: usize>(args: RouteArgs) {
             let mut j = 0;
             while j < M {
                 let expert = first_expert + own_piece + SIDE * j as u32;
-                if expert < args.count {
+                if expert < args.count && PLAIN {
+                    let at = u64::from(row) * u64::from(args.count) + u64::from(expert);
+                    st_global_f32(args.keys + 4 * at, totals[i][j] * inverse);
+                } else if expert < args.count {
                     let at = row * stride(args.count) + expert;
                     st_global_u32(args.keys + 4 * u64::from(at), key(totals[i][j] * inverse));
                 }

@@ -53,9 +53,13 @@ mod entries {
         /// The first of three launches for many rows.
         route_norm(RouteArgs) = super::route_norm, 512, 2;
         /// The second, in tiles of 32 by 32.
-        route_logits_2(RouteArgs) = super::route_logits::<2>, 256, 2;
+        route_logits_2(RouteArgs) = super::route_logits::<2, false>, 256, 2;
         /// In tiles of 64 by 64.
-        route_logits_4(RouteArgs) = super::route_logits::<4>, 256, 1;
+        route_logits_4(RouteArgs) = super::route_logits::<4, false>, 256, 1;
+        /// Products by themselves, after the norm, in tiles of 32 by 32.
+        route_plain_2(RouteArgs) = super::route_logits::<2, true>, 256, 2;
+        /// In tiles of 64 by 64.
+        route_plain_4(RouteArgs) = super::route_logits::<4, true>, 256, 1;
         /// The third.
         route_choose(RouteArgs) = super::route_choose, 256, 2;
         /// Pairs of each expert in every block of pairs.

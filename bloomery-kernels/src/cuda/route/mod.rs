@@ -1,8 +1,10 @@
 //! Experts of rows.
 
 mod group;
+mod plain;
 
 pub use group::{Group, Tiles};
+pub use plain::Narrow;
 
 use bloomery_gguf::Format;
 

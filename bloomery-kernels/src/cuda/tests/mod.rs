@@ -11,6 +11,7 @@ mod gate;
 mod group;
 mod heads;
 mod latent;
+mod narrow;
 mod norm;
 mod oracle;
 mod pack;

@@ -1,9 +1,12 @@
 //! Products of the same rows.
 
-use bloomery_kernels::cuda::{CudaError, Launch, Product, Project, Tuning};
+use bloomery_kernels::cuda::{CudaError, Launch, Narrow, Product, Project, Tuning};
 
 use crate::backend::cuda::frame::Frame;
 use crate::program::{Buffer, Gain, Projection};
+
+/// Most rows that products of few rows are good for.
+const FEW_ROWS: usize = 32;
 
 pub(in crate::backend::cuda) fn launches(
     frame: &Frame<'_>,
@@ -28,6 +31,12 @@ pub(in crate::backend::cuda) fn some(
     first: usize,
     rows: usize,
 ) -> Result<Vec<Launch>, CudaError> {
+    // Weights in floats have products of few rows only; those of the delta rule's gates are narrow.
+    let narrow = |part: &&Projection| {
+        let plain = norm.is_some() && part.bias.is_none() && !part.accumulate;
+        rows > FEW_ROWS && plain && Narrow::takes(frame.model.matrix(part.weight))
+    };
+    let (narrow, parts): (Vec<&Projection>, Vec<&Projection>) = parts.iter().partition(narrow);
     let product = |part: &Projection| {
         Ok(Product {
             weight: frame.model.matrix(part.weight).clone(),
@@ -40,9 +49,21 @@ pub(in crate::backend::cuda) fn some(
         x: frame.part(x, first, rows)?,
         rows,
         norm: norm.map(|norm| frame.model.norm(norm)),
-        parts: parts.iter().map(product).collect::<Result<_, CudaError>>()?,
+        parts: parts.iter().map(|part| product(part)).collect::<Result<_, CudaError>>()?,
         workspace: Some(frame.memory.workspace.span()),
         tuning: Tuning::default(),
     };
-    project.launches(frame.info)
+    let mut launches = if parts.is_empty() { Vec::new() } else { project.launches(frame.info)? };
+    if let (Some(norm), false) = (norm, narrow.is_empty()) {
+        let part =
+            |part: &Projection| Ok((frame.model.matrix(part.weight).clone(), frame.part(part.out, 0, rows)?));
+        let narrow = Narrow {
+            x: frame.part(x, first, rows)?,
+            norm: frame.model.norm(norm),
+            parts: narrow.into_iter().map(part).collect::<Result<_, CudaError>>()?,
+            scratch: frame.memory.expert_weights.slice(0..rows)?,
+        };
+        launches.extend(narrow.launches(frame.info)?);
+    }
+    Ok(launches)
 }
