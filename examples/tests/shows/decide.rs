@@ -23,5 +23,5 @@ fn a_ticket_goes_to_a_team() {
 fn other_models_do_not_decide() {
     let ran = run_with(&example("decide"), &[demo().to_str().unwrap()], "x");
     assert_eq!(ran.code, Some(1), "{ran:?}");
-    assert!(ran.stderr.contains("not a decision model"), "{ran:?}");
+    assert!(ran.stderr.contains("NoHead"), "{ran:?}");
 }
