@@ -210,12 +210,17 @@ impl Run {
 
     /// Lets others use what is computed so far.
     pub(super) fn publish_running(&mut self) {
-        self.session.iter_mut().for_each(Session::publish_running);
+        self.known_to_others().for_each(Session::publish_running);
     }
 
     /// Lets others go on where the job ends.
     pub(super) fn publish(&mut self) {
-        self.session.iter_mut().for_each(Session::publish);
+        self.known_to_others().for_each(Session::publish);
+    }
+
+    /// The session, unless its text is only read: nobody goes on after it, and states of it would push out those of conversations.
+    fn known_to_others(&mut self) -> impl Iterator<Item = &mut Session> {
+        self.session.iter_mut().filter(|_| self.job.embed.is_none())
     }
 
     /// Says that another job's prompt begins with the first `len` tokens.
