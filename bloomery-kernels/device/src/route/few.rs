@@ -87,7 +87,13 @@ pub(crate) unsafe fn route<const E: usize>(args: RouteArgs) {
         barrier();
         let mut row = group;
         while row < rows {
-            normed(&args, first_row + row, ld_shared_f32(inverses + 4 * row), inverses + 4 * args.share);
+            normed(
+                &args,
+                first_row + row,
+                ld_shared_f32(inverses + 4 * row),
+                inverses + 4 * args.share,
+                true,
+            );
             row += groups;
         }
     }
@@ -181,7 +187,7 @@ unsafe fn pass<const E: usize>(
 /// # Safety
 /// The contract of [`route`]; every thread of the block gets here.
 #[inline(always)]
-pub(super) unsafe fn normed(args: &RouteArgs, row: u32, inverse: f32, sums: u32) {
+pub(super) unsafe fn normed(args: &RouteArgs, row: u32, inverse: f32, sums: u32, wanted: bool) {
     let start = 4 * u64::from(row) * u64::from(args.cols);
     let (mut at, mut sum) = (4 * thread(), 0.0);
     while at < args.cols {
@@ -192,7 +198,7 @@ pub(super) unsafe fn normed(args: &RouteArgs, row: u32, inverse: f32, sums: u32)
             out[i] = x[i] * inverse * gain[i];
             i += 1;
         }
-        if args.normed != 0 {
+        if wanted {
             st_global_f32x4(args.normed + start + place, out);
         }
         if args.gate != 0 {

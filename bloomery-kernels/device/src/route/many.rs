@@ -40,7 +40,7 @@ pub(crate) unsafe fn route_norm(args: RouteArgs) {
     }
     barrier();
     let inverse = inverse(ascending(shared_base(), slabs), cols, args.eps);
-    normed(&args, row, inverse, shared_base() + 16 * slabs.div_ceil(4));
+    normed(&args, row, inverse, shared_base() + 16 * slabs.div_ceil(4), args.normed != 0);
     if thread() == 0 {
         st_global_f32(args.weights + 4 * u64::from(row * args.used), inverse);
     }

@@ -45,7 +45,7 @@ mod entries {
 
     entries! {
         /// One expert a block.
-        route_1(RouteArgs) = super::route::<1>, 512, 2;
+        route_1(RouteArgs) = super::route::<1>, 512, 1;
         /// Two.
         route_2(RouteArgs) = super::route::<2>, 512, 1;
         /// Four.

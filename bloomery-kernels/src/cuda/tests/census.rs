@@ -92,6 +92,9 @@ fn products_load_sixteen_bytes_at_a_time_and_run_on_tensor_cores() {
     assert_eq!(products, 4, "projections, two halves of experts, and many rows");
 }
 
+/// Kernels that release nothing before they end, because blocks of the next one must not come while they run.
+const LATE: [&str; 1] = ["delta_convolve"];
+
 #[test]
 fn kernels_overlap_where_the_card_can() {
     for family in module::ALL {
@@ -102,8 +105,9 @@ fn kernels_overlap_where_the_card_can() {
             let position = |word: &str| kernel.lines.iter().position(|line| line.starts_with(word));
             let (wait, release) =
                 (position("griddepcontrol.wait"), position("griddepcontrol.launch_dependents"));
+            let late = LATE.contains(&kernel.name) && release.is_none();
             assert!(
-                wait.is_some() && wait < release,
+                wait.is_some() && (late || wait < release),
                 "{}: releases its successor before it has waited",
                 kernel.name
             );

@@ -440,7 +440,7 @@ fn bad_calls_are_refused() {
             .launches(place.info())
             .unwrap_err();
         assert!(matches!(short, CudaError::Contract { what: "hidden values", .. }), "{short}");
-        let data = place.buffer(&[0_u8; 18 * 8 * 256 * 2]);
+        let data = place.buffer(&[0_u8; 20 * 8 * 256 * 2]);
         let other = WeightStack::new(Format::Q4_1, 2, 256, 256, data.span()).unwrap();
         let error = FeedForward { down: other, ..op }.launches(place.info()).unwrap_err();
         assert_eq!(error.to_string(), "a down projection in Q4_1 cannot be multiplied on a card");
