@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use bloomery_core::{
-    Bytes, CardPick, Context, Drafts, HostExperts, Ngram, Params, Placement, ResidencyMode, TensorRules,
+    Block, Bytes, CardPick, Context, Drafts, HostExperts, Ngram, Params, Placement, ResidencyMode,
+    TensorRules,
 };
 use bloomery_server::args::{self, ArgError, Command, Settings, help, parse};
 
@@ -466,13 +467,14 @@ fn the_completion_offers_every_spelling() {
 fn drafts_come_from_the_text_or_from_nowhere() {
     let drafts = |words: &[&str]| settings(words).params(Params::default()).expect("it was parsed").drafts;
     let ngram = Ngram::default();
-    assert_eq!(drafts(&[]), Drafts::Ngram(ngram));
+    assert_eq!(drafts(&[]), Drafts::Best(ngram, Block::default()));
     assert_eq!(drafts(&["--spec-type", "none"]), Drafts::Off);
     assert_eq!(drafts(&["--spec-type", "none", "--draft-max", "4"]), Drafts::Off);
-    assert_eq!(drafts(&["--spec-type", "none", "--spec-default"]), Drafts::Ngram(ngram));
+    assert_eq!(drafts(&["--spec-type", "none", "--spec-default"]), Drafts::default());
+    assert_eq!(drafts(&["--spec-type", "ngram-simple"]), Drafts::Ngram(ngram));
     assert_eq!(
         drafts(&["--draft-max", "4", "--draft-min", "2"]),
-        Drafts::Ngram(Ngram { most: 4, least: 2, ..ngram })
+        Drafts::Best(Ngram { most: 4, least: 2, ..ngram }, Block { most: 4, ..Block::default() })
     );
     assert_eq!(
         drafts(&["--spec-ngram-simple-size-n", "12", "--spec-type", "ngram-map-k"]),

@@ -58,7 +58,7 @@ impl Drafter {
             Drafts::Off => (None, None),
             Drafts::Ngram(options) => (Guesser::ngram(options), None),
             Drafts::Block(options) => (None, Guesser::block(*options)),
-            Drafts::Best => (Guesser::ngram(&Ngram::default()), Guesser::block(Block::default())),
+            Drafts::Best(ngram, block) => (Guesser::ngram(ngram), Guesser::block(*block)),
         };
         let mut drafter = Self::of(text, block.filter(|_| has_block));
         if drafter.text.is_none() && drafter.block.is_none() {

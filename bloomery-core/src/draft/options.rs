@@ -1,7 +1,7 @@
 //! What a caller may ask of drafts.
 
 /// Where guesses come from.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Drafts {
     /// Nothing is guessed.
@@ -10,10 +10,15 @@ pub enum Drafts {
     Ngram(Ngram),
     /// From the block for the next tokens that some files have, where the model's device runs it.
     Block(Block),
-    /// From whichever of the two promises more: both as they are by default, and priced, so that texts that are hard to guess
-    /// lose nothing.
-    #[default]
-    Best,
+    /// From whichever of the two promises more.
+    Best(Ngram, Block),
+}
+
+impl Default for Drafts {
+    /// [`Best`](Self::Best) of both as they are by default: guesses are priced, so that texts that are hard to guess lose nothing.
+    fn default() -> Self {
+        Self::Best(Ngram::default(), Block::default())
+    }
 }
 
 /// How the model's own block is asked.

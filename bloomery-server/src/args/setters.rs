@@ -158,22 +158,26 @@ pub(super) fn spec_type(draft: &mut Draft, value: &str) -> Result<(), Wrong> {
             "--spec-type {name}: models that draft are not in this release; what a text repeats is guessed"
         ));
     }
-    if names.iter().any(|name| name == "none") {
-        draft.params.drafts = Drafts::Off;
-    } else if draft.params.drafts == Drafts::Off {
-        draft.params.drafts = Drafts::default();
-    }
+    draft.params.drafts = match draft.params.drafts {
+        _ if names.iter().any(|name| name == "none") => Drafts::Off,
+        Drafts::Off => Drafts::Ngram(Ngram::default()),
+        Drafts::Best(ngram, _) => Drafts::Ngram(ngram),
+        drafts => drafts,
+    };
     Ok(())
 }
 
 /// Changes how a text is searched, where it is.
 fn ngram(draft: &mut Draft, change: impl FnOnce(&mut Ngram)) {
-    if let Drafts::Ngram(ngram) = &mut draft.params.drafts {
+    if let Drafts::Ngram(ngram) | Drafts::Best(ngram, _) = &mut draft.params.drafts {
         change(ngram);
     }
 }
 
 pub(super) fn draft_most(draft: &mut Draft, n: i64) {
+    if let Drafts::Best(_, block) = &mut draft.params.drafts {
+        block.most = n as usize;
+    }
     ngram(draft, |ngram| ngram.most = n as usize);
 }
 
