@@ -1,17 +1,16 @@
 #!/usr/bin/env python3
-"""The small Qwen3.5 model with a block for the next tokens of random weights, and what that block guesses.
+"""A block for the next tokens of random weights that belongs to the small Qwen3.5 model, and what it guesses.
 
     mtp.py GROUND_TRUTH REFERENCE OUT
 
 GROUND_TRUTH as for thin.py; REFERENCE holds qwen35moe.py, a float64 NumPy program of the architecture whose guesses agree with
 llama.cpp's on such files. Wants the packages gguf and numpy.
 """
-import json, pathlib, sys
+import json, pathlib, sys, tempfile
 import numpy as np
 from gguf import GGMLQuantizationType, GGUFReader, GGUFValueType, GGUFWriter
 
 BLOCK, LIKE = 4, 3
-rng = np.random.default_rng(7)
 
 def add(writer, name, values, as_bf16):
     values = np.ascontiguousarray(values, dtype=np.float32)
@@ -22,22 +21,26 @@ def add(writer, name, values, as_bf16):
     shape = (*values.shape[:-1], 2 * values.shape[-1])
     writer.add_tensor(name, halves.view(np.uint8).reshape(shape), raw_dtype=GGMLQuantizationType.BF16)
 
-def model(source, out):
+def model(source, out, trunk):
+    """Writes the block, with the keys that it changes; with `trunk` all of the model."""
     reader, writer = GGUFReader(source), GGUFWriter(out, "qwen35moe")
     for field in reader.fields.values():
         key, value, kind = field.name, field.contents(), field.types[0]
         if key.startswith("GGUF.") or key == "general.architecture":
             continue
-        if key == "qwen35moe.block_count":
-            value = BLOCK + 1
+        changed = {"qwen35moe.block_count": BLOCK + 1}
         if key == "qwen35moe.attention.recurrent_layers":
-            value = [*value, False]
+            changed[key] = [*value, False]
+        if not trunk and key not in changed:
+            continue
+        value = changed.get(key, value)
         sub = {"sub_type": field.types[-1]} if kind == GGUFValueType.ARRAY else {}
         writer.add_key_value(key, value, kind, **sub)
     writer.add_uint32("qwen35moe.nextn_predict_layers", 1)
-    for tensor in reader.tensors:
+    for tensor in reader.tensors if trunk else []:
         f32 = tensor.tensor_type == GGMLQuantizationType.F32
         writer.add_tensor(tensor.name, np.array(tensor.data), raw_dtype=None if f32 else tensor.tensor_type)
+    rng = np.random.default_rng(7)
     # The block has the shapes of a layer with attention.
     for tensor in reader.tensors:
         if tensor.name.startswith(f"blk.{LIKE}."):
@@ -70,11 +73,13 @@ def main():
     truth, reference, out = map(pathlib.Path, sys.argv[1:])
     sys.path.insert(0, str(reference))
     import qwen35moe as program
-    file = str(out / "qwen35moe-mtp-bf16.gguf")
-    model(str(truth / "qwen35moe" / "model-small-bf16.gguf"), file)
+    source = str(truth / "qwen35moe" / "model-small-bf16.gguf")
+    model(source, str(out / "mtp-qwen35moe-bf16.gguf"), trunk=False)
     ids = json.load(open(truth / "qwen35moe" / "tokens.json"))["small"]["ids"]
-    cases = [guesses(program, file, ids, after) for after in (1, 5, 64, 70, len(ids) - 1)]
-    json.dump({"ids": ids, "guesses": cases}, open(out / "qwen35moe-mtp-bf16.json", "w"))
+    with tempfile.NamedTemporaryFile(suffix=".gguf") as whole:
+        model(source, whole.name, trunk=True)
+        cases = [guesses(program, whole.name, ids, after) for after in (1, 5, 64, 70, len(ids) - 1)]
+    json.dump({"ids": ids, "guesses": cases}, open(out / "mtp-qwen35moe-bf16.json", "w"))
 
 if __name__ == "__main__":
     main()
