@@ -30,22 +30,12 @@ impl Cpu {
         norm: Norm<'_>,
         out: &mut [f32],
     ) -> Result<(), KernelError> {
-        let cols = norm.gain.len();
-        KernelError::length("input of rms_norm", rows * cols, x.len())?;
-        KernelError::length("output of rms_norm", rows * cols, out.len())?;
-        if cols == 0 {
-            return Ok(());
-        }
-        let block = split::rows_per_task(rows, cols, VALUES_PER_TASK, self.pool.threads());
-        split::for_row_blocks(&self.pool, out, cols, block, &|first, out| {
-            let x = &x[first * cols..first * cols + out.len()];
+        let what = ["input of rms_norm", "output of rms_norm"];
+        self.rows_by(what, (x, rows, norm.gain.len()), out, &|x, out| {
             dispatch(self.isa, RowsInto { x, norm, out });
-        });
-        Ok(())
+        })
     }
-}
 
-impl Cpu {
     /// `out += ` each of the `rows` rows of `x`, normalised.
     ///
     /// # Errors
@@ -57,16 +47,28 @@ impl Cpu {
         norm: Norm<'_>,
         out: &mut [f32],
     ) -> Result<(), KernelError> {
-        let cols = norm.gain.len();
-        KernelError::length("input of add_norm", rows * cols, x.len())?;
-        KernelError::length("output of add_norm", rows * cols, out.len())?;
+        let what = ["input of add_norm", "output of add_norm"];
+        self.rows_by(what, (x, rows, norm.gain.len()), out, &|x, out| {
+            dispatch(self.isa, RowsOnto { x, norm, out });
+        })
+    }
+
+    /// Has every thread do blocks of the `rows` rows of `x` and `out`.
+    fn rows_by(
+        &self,
+        what: [&'static str; 2],
+        (x, rows, cols): (&[f32], usize, usize),
+        out: &mut [f32],
+        work: &(dyn Fn(&[f32], &mut [f32]) + Sync),
+    ) -> Result<(), KernelError> {
+        KernelError::length(what[0], rows * cols, x.len())?;
+        KernelError::length(what[1], rows * cols, out.len())?;
         if cols == 0 {
             return Ok(());
         }
         let block = split::rows_per_task(rows, cols, VALUES_PER_TASK, self.pool.threads());
         split::for_row_blocks(&self.pool, out, cols, block, &|first, out| {
-            let x = &x[first * cols..first * cols + out.len()];
-            dispatch(self.isa, RowsOnto { x, norm, out });
+            work(&x[first * cols..first * cols + out.len()], out);
         });
         Ok(())
     }
