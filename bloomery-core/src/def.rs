@@ -22,6 +22,10 @@ pub struct ModelDef {
     pub head_bias: Bias,
     /// Multiplies the embedding's rows; the head, also a tied one, is not scaled.
     pub embedding_scale: f32,
+    /// How many rows of the width the residual has for each token, where that is more than one.
+    pub streams: Option<Streams>,
+    /// Hashed n-grams that one layer adds to the streams.
+    pub ngrams: Option<Ngrams>,
     /// A block that guesses the token after the next, where the file has one.
     pub draft: Option<NextToken>,
     /// Beginnings of the names of tensors that are there for something else than this program.
@@ -43,6 +47,85 @@ pub struct Layer {
     pub mixer: Mixer,
     /// The part that does not.
     pub ffn: Ffn,
+}
+
+/// A residual of several rows for each token, of which every part of a layer reads a mixture.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct Streams {
+    /// Rows for each token.
+    pub count: usize,
+    /// How they are mixed.
+    pub mixing: Mixing,
+}
+
+/// How a part of a layer reads streams and adds to them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum Mixing {
+    /// Reads the mean of normed streams, each value through a sigmoid, and adds its result to every stream by a weight of its own
+    /// (Qwen3.8). Takes the place of the norm before the part.
+    Gated {
+        /// Width between the two products that make the sigmoids.
+        low_rank: usize,
+    },
+    /// Hyper-connections (Zhu et al., 2024) whose matrix between streams is made nearly doubly stochastic.
+    Hyper {
+        /// Rounds of that.
+        rounds: usize,
+        /// Added to weights and to the sums they are divided by.
+        eps: f32,
+    },
+}
+
+/// Rows of a table by hashes of the newest tokens, two of them and more, which are added to the streams before one layer
+/// (per-layer embedding of Qwen3.8).
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Ngrams {
+    /// The layer.
+    pub layer: usize,
+    /// Width of a row of the table.
+    pub width: usize,
+    /// Of the tokens of an n-gram, the newest first: what each is multiplied with. As many as the longest n-gram has tokens.
+    pub multipliers: Vec<u64>,
+    /// Of every head, those of the shortest n-grams first: its part of the table, as first row and rows.
+    pub heads: Vec<(u64, u64)>,
+    /// A token that n-grams do not reach across; also what is before the first.
+    pub boundary: u32,
+    /// Positions that the convolution over the values sees, as many apart as the longest n-gram has tokens.
+    pub taps: usize,
+}
+
+/// An index over blocks of positions, of which a row attends to those that fit best and to what comes after the last whole block
+/// (sparse attention of DeepSeek-V3.2, 2025, over pools).
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct Index {
+    /// Query heads.
+    pub heads: usize,
+    /// Values of a head, and of a block's key.
+    pub width: usize,
+    /// Positions of a block.
+    pub block: usize,
+    /// Blocks that a row attends to.
+    pub keep: usize,
+    /// From keys of positions to that of a block.
+    pub pooling: Pooling,
+}
+
+/// From keys of positions to the key of their block.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum Pooling {
+    /// Their mean, normed and turned as the first position's; queries are normed and turned like those of attention.
+    Mean,
+    /// A sum with weights from a softmax of gates, of keys that a layer norm went over; queries are products of the latent that
+    /// attention's are, and a product with the row weighs their heads.
+    Softmax {
+        /// Added to the variance.
+        eps: f32,
+    },
 }
 
 /// A block that guesses the token after the next from a row's normed hidden state and the next token: multi-token prediction
@@ -100,6 +183,8 @@ pub struct Gqa {
     pub qkv_bias: Bias,
     /// Bias of the output projection.
     pub out_bias: Bias,
+    /// What limits the positions a row sees.
+    pub index: Option<Index>,
 }
 
 /// Multi-head latent attention (DeepSeek-V2, 2024): keys and values of all heads are products of one latent and share one
@@ -123,6 +208,8 @@ pub struct Mla {
     pub norm: Norm,
     /// Multiplies scores before the softmax.
     pub scale: f32,
+    /// What limits the positions a row sees.
+    pub index: Option<Index>,
 }
 
 /// Gated delta net (Yang et al., 2024): every value head has a matrix that forgets by `exp(g)` and is corrected towards the value
@@ -140,6 +227,33 @@ pub struct DeltaNet {
     pub taps: usize,
     /// Norm of every head's result.
     pub norm: Norm,
+    /// What of a head's matrix decays by itself.
+    pub decay: Decay,
+    /// What multiplies the normed results.
+    pub gate: OutGate,
+}
+
+/// What of a delta net's matrices decays by itself.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum Decay {
+    /// All of a head: `g = a softplus(alpha + dt)`.
+    Head,
+    /// Every channel of a head's keys (Kimi delta attention, 2025): `g = bound sigmoid(-a (alpha + dt))`.
+    Channel {
+        /// Below zero.
+        bound: f32,
+    },
+}
+
+/// What a gate goes through before it multiplies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OutGate {
+    /// `z / (1 + exp(-z))`.
+    Silu,
+    /// `1 / (1 + exp(-z))`.
+    Sigmoid,
 }
 
 impl DeltaNet {
@@ -248,13 +362,18 @@ pub struct Dense {
 }
 
 /// Activation of a gated network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum Act {
     /// `z / (1 + exp(-z))`.
     Silu,
     /// `z/2 (1 + tanh(sqrt(2/pi) (z + 0.044715 z^3)))` (Hendrycks and Gimpel, 2016).
     GeluTanh,
+    /// SiLU of a gate that is at most the limit, times a value that is within it on both sides.
+    ClampedSilu {
+        /// The limit.
+        limit: f32,
+    },
 }
 
 /// Routed experts: every token goes through `used` of `experts` gated networks.

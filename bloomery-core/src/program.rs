@@ -3,9 +3,9 @@
 //! The list is made once, when the plan is made; a step of T rows runs it from front to back. An op is as much work
 //! as one kernel of a card can do: six a layer for a mixture-of-experts decoder.
 
-use bloomery_kernels::cpu::{KernelError, KvShape, KvType};
+use bloomery_kernels::cpu::{IndexShape, KernelError, KvShape, KvType};
 
-use crate::def::{Act, DeltaNet, Norm, Rope, Router};
+use crate::def::{Act, DeltaNet, Ngrams, Norm, Rope, Router};
 use crate::units::Bytes;
 use crate::weights::{HeadsId, MatrixId, StackId, VectorId, Weights};
 
@@ -61,6 +61,8 @@ pub(crate) struct Attention {
     pub(crate) q_norm: Option<Gain>,
     pub(crate) k_norm: Option<Gain>,
     pub(crate) factors: Option<VectorId>,
+    /// What chooses the positions that rows see.
+    pub(crate) index: Option<IndexId>,
 }
 
 impl Attention {
@@ -70,12 +72,92 @@ impl Attention {
     }
 }
 
-/// A delta layer and its small tensors.
+/// An index over blocks of positions, and its small tensors.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Index {
+    pub(crate) heads: usize,
+    pub(crate) width: usize,
+    /// Positions of a block.
+    pub(crate) block: usize,
+    /// Blocks that a row sees.
+    pub(crate) keep: usize,
+    pub(crate) pooling: Pooling,
+}
+
+/// From keys of positions to the key of their block.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Pooling {
+    /// Their mean, normed and turned. Queries are normed and turned too.
+    Mean { q_norm: Gain, k_norm: Gain, rope: Rope },
+    /// A sum weighed by gates, of keys after a layer norm of this gain, bias and epsilon; the last is added to gates.
+    Softmax { norm: (VectorId, VectorId, f32), bias: VectorId },
+}
+
+impl Index {
+    /// The cache this index needs.
+    pub(crate) fn shape(&self) -> Result<IndexShape, KernelError> {
+        IndexShape::new(self.width, matches!(self.pooling, Pooling::Softmax { .. }), self.block)
+    }
+}
+
+/// Index into [`Program::indexes`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct IndexId(pub(crate) usize);
+
+/// Hyper-connections of one part of a layer.
 #[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Hyper {
+    pub(crate) streams: usize,
+    /// Three values.
+    pub(crate) scale: VectorId,
+    pub(crate) base: VectorId,
+    /// Of all streams together.
+    pub(crate) norm: Norm,
+    pub(crate) eps: f32,
+    pub(crate) rounds: usize,
+}
+
+/// What a layer adds to the streams by hashes of tokens.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct NgramLayer {
+    pub(crate) hash: Ngrams,
+    pub(crate) table: MatrixId,
+    pub(crate) streams: usize,
+    /// Of a stream.
+    pub(crate) width: usize,
+    pub(crate) key_norm: Gain,
+    pub(crate) query_norm: Gain,
+    pub(crate) conv_norm: Gain,
+    /// `[streams][width][taps]`, the newest position's tap last.
+    pub(crate) conv: VectorId,
+}
+
+impl NgramLayer {
+    /// Rows between the taps of the convolution: as many as the longest n-gram has tokens.
+    pub(crate) fn dilation(&self) -> usize {
+        self.hash.multipliers.len()
+    }
+
+    /// Values that a sequence keeps: the rows of all streams that the convolution sees before the next.
+    pub(crate) fn state_len(&self) -> usize {
+        self.dilation() * (self.hash.taps - 1) * self.streams * self.width
+    }
+}
+
+/// Queries, keys and values of a delta net.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Qkv {
+    /// One after the other in each row.
+    Joined(Buffer),
+    Apart([Buffer; 3]),
+}
+
+/// A delta layer and its small tensors.
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Delta {
     pub(crate) net: DeltaNet,
-    /// `[channels][taps]`, the newest position's tap last.
-    pub(crate) conv: VectorId,
+    /// `[channels][taps]`, the newest position's tap last: of all channels, or of queries, keys and values.
+    pub(crate) conv: Vec<VectorId>,
     /// `-exp(A_log)` of every value head.
     pub(crate) decay: VectorId,
     /// Added to `alpha`.
@@ -117,8 +199,8 @@ pub(crate) struct Gated {
 /// One fused op. Buffers are read and written row by row; `x` and `out` of one op never overlap except where named.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Op {
-    /// `out[t] = scale * table[token[t]]`.
-    Embed { table: MatrixId, scale: f32, out: Buffer },
+    /// `out[t] = scale * table[token[t]]`, in every of `copies` streams.
+    Embed { table: MatrixId, scale: f32, copies: usize, out: Buffer },
     /// `out_p[t] (+)= W_p norm(x[t]) + b_p` for every part.
     Project { x: Buffer, norm: Option<Gain>, parts: Vec<Projection> },
     /// Head norms and rotary embedding of `q` and `k` in place, then `k` and `v` into the cache.
@@ -135,7 +217,7 @@ pub(crate) enum Op {
     /// `out[t][h] = W_h x[t][h]`.
     PerHead { x: Buffer, weights: HeadsId, out: Buffer },
     /// All of a gated delta net between its projections.
-    Delta { qkv: Buffer, z: Buffer, beta: Buffer, alpha: Buffer, delta: DeltaId, out: Buffer },
+    Delta { qkv: Qkv, z: Buffer, beta: Buffer, alpha: Buffer, delta: DeltaId, out: Buffer },
     /// `out[t]` = the row of `x` before `t` in its sequence; before a step's first row that of its state, zeros at position 0. States
     /// that are kept get their row of `x`.
     Previous { x: Buffer, out: Buffer },
@@ -149,8 +231,30 @@ pub(crate) enum Op {
     Norm { x: Buffer, norm: Gain, out: Buffer },
     /// `out += norm(x)`.
     AddNorm { x: Buffer, norm: Gain, out: Buffer },
-    /// `normed = norm(x)`, and the experts of every row by its router logits.
-    Route { x: Buffer, norm: Gain, normed: Buffer, router: Routing, used: usize },
+    /// Keys of positions, and gates where there are any, into an index; keys of the blocks that they complete.
+    IndexAppend { keys: Buffer, gates: Option<Buffer>, index: IndexId },
+    /// Chooses the blocks that each row sees in the next [`Attend`](Self::Attend); `q` may change.
+    Select { q: Buffer, weights: Option<Buffer>, index: IndexId },
+    /// `out = norm(x)`, stream by stream.
+    StreamNorm { x: Buffer, norm: Gain, streams: usize, out: Buffer },
+    /// `x = silu(scale x)`.
+    ScaledSilu { x: Buffer, scale: f32 },
+    /// `out[t]` = the mean over streams of `sigmoid(gate) x`.
+    GatedMean { x: Buffer, gate: Buffer, streams: usize, out: Buffer },
+    /// `x[t][s] += 2 sigmoid(weights[t][s] / streams) y[t]`.
+    Inject { y: Buffer, weights: Buffer, streams: usize, x: Buffer },
+    /// Logits of hyper-connections into weights, and what they read of `x`.
+    HyperRead { x: Buffer, weights: Buffer, hyper: Hyper, out: Buffer },
+    /// `x[t][j] = write[j] y[t] + sum over i of mix[i][j] x[t][i]`.
+    HyperWrite { y: Buffer, weights: Buffer, hyper: Hyper, x: Buffer },
+    /// `out[t]` = the mean of the streams of `x[t]`.
+    StreamMean { x: Buffer, streams: usize, out: Buffer },
+    /// `out[t]` = rows of the [table](Program::ngrams) by hashes of token `t` and those before, side by side.
+    Ngrams { out: Buffer },
+    /// What keys and values from those rows add to the streams of `x`.
+    NgramMix { key: Buffer, value: Buffer, x: Buffer },
+    /// `normed = norm(x)`, and the experts of every row by its router logits. Without a norm `normed` is `x`.
+    Route { x: Buffer, norm: Option<Gain>, normed: Buffer, router: Routing, used: usize },
     /// `out[t] += sum over the row's experts`.
     Experts { normed: Buffer, experts: ExpertStacks, out: Buffer },
     /// `out[t] (+)= down(act(gate n) * (up n))`, `n = normed[t]`.
@@ -173,6 +277,8 @@ pub(crate) struct Program {
     pub(crate) buffers: Vec<Buffer>,
     pub(crate) attentions: Vec<Attention>,
     pub(crate) deltas: Vec<Delta>,
+    pub(crate) indexes: Vec<Index>,
+    pub(crate) ngrams: Option<NgramLayer>,
     /// Where the logits of the output rows end up.
     pub(crate) logits: Buffer,
     pub(crate) hidden: Hidden,
@@ -198,8 +304,8 @@ pub(crate) struct Draft {
 /// How hidden states come out in place of logits.
 #[derive(Debug)]
 pub(crate) struct Hidden {
-    /// Takes the place of the last op.
-    pub(crate) op: Op,
+    /// Takes the place of the last op, unless the rows are there without it.
+    pub(crate) op: Option<Op>,
     pub(crate) buffer: Buffer,
 }
 
@@ -221,7 +327,18 @@ impl Program {
                 | Op::Pair { .. }
                 | Op::Take { .. }
                 | Op::Norm { .. }
-                | Op::AddNorm { .. } => {}
+                | Op::AddNorm { .. }
+                | Op::IndexAppend { .. }
+                | Op::Select { .. }
+                | Op::StreamNorm { .. }
+                | Op::ScaledSilu { .. }
+                | Op::GatedMean { .. }
+                | Op::Inject { .. }
+                | Op::HyperRead { .. }
+                | Op::HyperWrite { .. }
+                | Op::StreamMean { .. }
+                | Op::Ngrams { .. }
+                | Op::NgramMix { .. } => {}
                 Op::Absorb { keys: heads, .. } | Op::PerHead { weights: heads, .. } => {
                     total += weights.heads_bytes(*heads);
                 }
@@ -250,7 +367,8 @@ impl Program {
     /// Values of a sequence's recurrent state; 0 where there are no recurrent layers.
     pub(crate) fn state_len(&self) -> usize {
         let carried = self.draft.as_ref().map_or(0, |draft| draft.carried);
-        self.deltas.iter().map(|delta| delta.net.state_len()).sum::<usize>() + carried
+        let deltas: usize = self.deltas.iter().map(|delta| delta.net.state_len()).sum();
+        deltas + self.ngrams.as_ref().map_or(0, NgramLayer::state_len) + carried
     }
 
     /// Bytes of all buffers for steps of `rows` rows of which `outputs` want logits.

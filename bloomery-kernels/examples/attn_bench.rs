@@ -67,13 +67,13 @@ fn bench(cpu: &Cpu, kind: KvType) -> Result<(), Error> {
     let q = noise(512 * HEADS * DIM);
     let mut out = vec![0.0; q.len()];
     let width = HEADS * DIM;
-    let row = [RowView { pages: &pages, len: depth as u32 }];
+    let row = [RowView { pages: &pages, len: depth as u32, mask: None }];
     let decode = least(20 * LAYERS, |round| {
         let cache = layers[round % LAYERS].view();
         Ok(cpu.attention(&q[..width], &spec, &cache, &row, &mut out[..width], &mut scratch)?)
     })?;
     let rows: Vec<RowView<'_>> =
-        (0..512).map(|i| RowView { pages: &pages, len: (depth - 511 + i) as u32 }).collect();
+        (0..512).map(|i| RowView { pages: &pages, len: (depth - 511 + i) as u32, mask: None }).collect();
     let prefill = least(3, |round| {
         let cache = layers[round % LAYERS].view();
         Ok(cpu.attention(&q, &spec, &cache, &rows, &mut out, &mut scratch)?)

@@ -9,7 +9,7 @@ use std::num::NonZeroUsize;
 use std::time::Instant;
 
 use bloomery_kernels::cpu::{
-    Cpu, Delta, DeltaInput, DeltaRun, DeltaScratch, DeltaShape, DeltaWeights, Isa, Norm, Numerics, Pool,
+    Cpu, Delta, DeltaGate, DeltaInput, DeltaRows, DeltaRun, DeltaScratch, DeltaShape, DeltaWeights, Isa, Norm, Numerics, Pool,
 };
 
 const LAYERS: usize = 30;
@@ -32,7 +32,7 @@ fn bench(cpu: &Cpu, delta: &Delta, states: &mut [f32], rows: usize) -> Result<f6
     let heads = rows * shape.value_heads();
     let (qkv, z) = (noise(rows * shape.channels()), noise(rows * shape.width()));
     let (beta, alpha) = (noise(heads), noise(heads));
-    let input = DeltaInput { qkv: &qkv, z: &z, beta: &beta, alpha: &alpha };
+    let input = DeltaInput { qkv: DeltaRows::Joined(&qkv), z: &z, beta: &beta, alpha: &alpha };
     let mut out = vec![0.0; rows * shape.width()];
     let mut scratch = DeltaScratch::default();
     let runs = [DeltaRun { first: 0, rows, from: Some(0), saves: &[(rows - 1, 0)] }];
@@ -54,7 +54,9 @@ fn main() -> Result<(), Error> {
     let (conv, gain) = (noise(shape.channels() * 4), vec![1.0; 128]);
     let (decay, dt) = (vec![-0.5; 32], vec![0.1; 32]);
     let norm = Norm { gain: &gain, eps: 1e-6 };
-    let delta = Delta::new(shape, &DeltaWeights { conv: &conv, decay: &decay, dt_bias: &dt, norm })?;
+    let (bound, gate) = (None, DeltaGate::Silu);
+    let weights = DeltaWeights { conv: &conv, decay: &decay, dt_bias: &dt, norm, bound, gate };
+    let delta = Delta::new(shape, &weights)?;
     let mut states = vec![0.0; LAYERS * shape.state_len()];
     // The plain form asks the C library for every fused product where the target has none: minutes.
     for isa in Isa::available().filter(|&isa| isa > Isa::Scalar) {

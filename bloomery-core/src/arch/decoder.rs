@@ -106,6 +106,7 @@ impl<'a> Keys<'a> {
             qk_norm: None,
             qkv_bias: Bias::None,
             out_bias: Bias::None,
+            index: None,
         })
     }
 
@@ -167,6 +168,8 @@ impl<'a> Keys<'a> {
             norm: self.norm()?,
             head_bias: Bias::None,
             embedding_scale: 1.0,
+            streams: None,
+            ngrams: None,
             draft: None,
             reserved: Vec::new(),
         })

@@ -57,6 +57,7 @@ fn mla(keys: &Keys<'_>) -> Result<Mla, LoadError> {
         q_latent: keys.opt_count("attention.q_lora_rank")?.filter(|&rank| rank > 0),
         norm: keys.norm()?,
         scale: magnitude * magnitude / (key as f32).sqrt(),
+        index: None,
     })
 }
 

@@ -3,11 +3,13 @@
 mod decoder;
 mod deepseek2;
 mod gemma3;
+mod glm5next;
 mod llama;
 mod qwen2;
 mod qwen3;
 mod qwen35;
 mod qwen3moe;
+mod qwen4exp;
 mod routed;
 
 use bloomery_gguf::Metadata;
@@ -32,6 +34,8 @@ const ARCHITECTURES: &[Arch] = &[
     qwen35::CLEF,
     deepseek2::ARCH,
     gemma3::ARCH,
+    qwen4exp::ARCH,
+    glm5next::ARCH,
 ];
 
 /// Names of all architectures this engine runs.

@@ -4,7 +4,8 @@ use bloomery_gguf::Value;
 
 use super::{Arch, Keys};
 use crate::def::{
-    Act, DeltaNet, Dense, Ffn, Gqa, Layer, Mixer, ModelDef, Moe, NextToken, Pairs, Router, Scores, Shared,
+    Act, Decay, DeltaNet, Dense, Ffn, Gqa, Layer, Mixer, ModelDef, Moe, NextToken, OutGate, Pairs, Router,
+    Scores, Shared,
 };
 use crate::error::LoadError;
 
@@ -61,7 +62,7 @@ fn build(keys: &Keys<'_>, ffn: &Ffn) -> Result<ModelDef, LoadError> {
 }
 
 /// Sections divide the pairs among time, height and width, which are one number for text.
-fn sections(keys: &Keys<'_>, turning: usize) -> Result<(), LoadError> {
+pub(super) fn sections(keys: &Keys<'_>, turning: usize) -> Result<(), LoadError> {
     let key = "rope.dimension_sections";
     let pairs = keys.values().u32s(key)?.iter().sum::<u32>() as usize;
     let expected = turning / 2;
@@ -72,13 +73,15 @@ fn sections(keys: &Keys<'_>, turning: usize) -> Result<(), LoadError> {
     }
 }
 
-fn delta(keys: &Keys<'_>) -> Result<DeltaNet, LoadError> {
+pub(super) fn delta(keys: &Keys<'_>) -> Result<DeltaNet, LoadError> {
     let net = DeltaNet {
         key_heads: keys.positive("ssm.group_count")?,
         value_heads: keys.positive("ssm.time_step_rank")?,
         head_dim: keys.positive("ssm.state_size")?,
         taps: keys.positive("ssm.conv_kernel")?,
         norm: keys.norm()?,
+        decay: Decay::Head,
+        gate: OutGate::Silu,
     };
     if !net.value_heads.is_multiple_of(net.key_heads) {
         return Err(keys.unsupported("ssm.time_step_rank", net.value_heads, "a multiple of ssm.group_count"));
@@ -91,7 +94,7 @@ fn delta(keys: &Keys<'_>) -> Result<DeltaNet, LoadError> {
 }
 
 /// Which layers of the trunk are delta nets.
-fn kinds(keys: &Keys<'_>, count: usize) -> Result<Vec<bool>, LoadError> {
+pub(super) fn kinds(keys: &Keys<'_>, count: usize) -> Result<Vec<bool>, LoadError> {
     let key = "attention.recurrent_layers";
     let list: Vec<bool> = match keys.values().get(key) {
         None => {

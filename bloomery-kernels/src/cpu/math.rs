@@ -45,6 +45,19 @@ pub(super) fn silu<V: Lanes>(x: V) -> V {
     gated(x, x)
 }
 
+/// `1 / (1 + e^-x)` in each lane.
+#[inline(always)]
+pub(super) fn sigmoid<V: Lanes>(x: V) -> V {
+    // SAFETY: `x` proves that the machine has V's instruction set.
+    gated(unsafe { V::splat(1.0) }, x)
+}
+
+/// [`sigmoid`] of one value.
+#[inline(always)]
+pub(super) fn sigmoid_one(x: f32) -> f32 {
+    1.0 / (1.0 + exp_one(-x))
+}
+
 /// [`exp`] of one value.
 #[inline(always)]
 pub(super) fn exp_one(x: f32) -> f32 {

@@ -15,11 +15,13 @@ mod experts;
 mod ffn;
 mod gate;
 mod gemm;
+mod index;
 mod isa;
 mod kv;
 mod lanes;
 mod math;
 mod matrix;
+mod ngrams;
 mod norm;
 mod per_head;
 mod pool;
@@ -31,18 +33,23 @@ mod route;
 mod scratch;
 mod shared;
 mod split;
+mod streams;
 #[cfg(test)]
 pub(crate) mod testing;
 
 pub use activation::Activation;
 pub use aligned::Aligned;
 pub use attention::{AttentionScratch, AttentionSpec, RowView};
-pub use delta::{Delta, DeltaInput, DeltaRun, DeltaScratch, DeltaShape, DeltaWeights};
+pub use delta::{
+    Delta, DeltaGate, DeltaInput, DeltaRows, DeltaRun, DeltaScratch, DeltaShape, DeltaWeights,
+};
 pub use experts::{Experts, NO_EXPERT, Routes};
 pub use ffn::Ffn;
+pub use index::{IndexLayer, IndexLayerMut, IndexQuery, IndexShape, LayerNorm, Masks, Pooling};
 pub use isa::Isa;
 pub use kv::{KvLayer, KvLayerMut, KvShape, KvType, PAGE, RowSlot};
 pub use matrix::{KernelError, Matrix, Stack};
+pub use ngrams::{NgramInput, NgramScratch, NgramWeights};
 pub use norm::Norm;
 pub use pool::Pool;
 pub use project::Part;
@@ -50,6 +57,7 @@ pub use quantized::{Fill, Form, Quantized};
 pub use rope::{HeadSpec, Pairs, RopeSpec, RopeTable, Yarn};
 pub use route::{RouterGroups, RouterScore, RouterSpec, RouterWeights};
 pub use scratch::Scratch;
+pub use streams::{HyperSpec, MOST_STREAMS};
 
 /// What every kernel needs to run: the worker threads, the instruction set and the rounding of activations.
 #[derive(Debug)]

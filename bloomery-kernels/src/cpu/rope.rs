@@ -59,6 +59,39 @@ impl<'a> HeadSpec<'a> {
 const VALUES_PER_TASK: usize = 16 * 1024;
 
 impl Cpu {
+    /// Norms (`spec.q_norm`) and rotates the heads of `q` (`[rows][any number of heads][dim]`) in place.
+    ///
+    /// # Errors
+    /// [`KernelError::Length`] for a buffer, a gain or a table that does not fit, [`KernelError::Shape`] for a rotation wider than
+    /// a head. Nothing is changed then.
+    pub fn turn_heads(
+        &self,
+        q: &mut [f32],
+        (rows, dim): (usize, usize),
+        spec: &HeadSpec<'_>,
+    ) -> Result<(), KernelError> {
+        let width = q.len() / rows.max(1);
+        let heads = width / dim.max(1);
+        KernelError::length("heads that turn", rows * heads * dim, q.len())?;
+        if let Some(norm) = spec.q_norm {
+            KernelError::length("gain of heads", dim, norm.gain.len())?;
+        }
+        if let Some(table) = spec.rope {
+            if spec.rope_first + 2 * table.half > dim {
+                let rule = "at most the width of a head";
+                return Err(KernelError::Shape { what: "rotary width", value: 2 * table.half, rule });
+            }
+            if table.half > 0 {
+                KernelError::length("rows of the rope table", rows, table.rows())?;
+            }
+        }
+        let block = split::rows_per_task(rows, width, VALUES_PER_TASK, self.pool.threads());
+        split::for_row_blocks(&self.pool, q, width, block, &|first, q| {
+            dispatch(self.isa, Turn { spec, dim, first, rows: q.len() / width, q, k: &mut [] });
+        });
+        Ok(())
+    }
+
     /// Norms and rotates each head of `q` (`[rows][heads][key_dim]`, any number of heads) and of `k`
     /// (`[rows][kv_heads][key_dim]`) in place, then writes row `i` of `k` and of `v` (`[rows][kv_heads][value_dim]`) to
     /// slot `i` of the cache. Of rows with one slot the last one stays.

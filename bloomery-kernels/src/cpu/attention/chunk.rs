@@ -123,15 +123,18 @@ unsafe fn pages<V: Lanes, S: Source>(
         let subs = packed.chunks_exact(V::TILE * key_dim).take(queries.div_ceil(V::TILE));
         let states = part.chunks_exact_mut(V::TILE * state::stride(value_dim));
         for (sub, (packed, state)) in subs.zip(states).enumerate() {
-            let mut seen = [(0, 0); PADDING];
+            let mut seen = [(0, 0, 0); PADDING];
             let (mut low, mut high) = (PAGE, 0);
             for (j, seen) in seen.iter_mut().enumerate().take(V::TILE.min(queries - sub * V::TILE)) {
                 let row = &job.rows[tile.first + (sub * V::TILE + j) / job.group];
                 let visible = row.visible(job.spec.window);
                 let from = visible.start.saturating_sub(page * PAGE).min(PAGE);
                 let to = visible.end.saturating_sub(page * PAGE).min(PAGE);
-                if from < to {
-                    *seen = (from, to);
+                let bits = row.seen(page);
+                // The positions `from..to` of the page.
+                let range = u64::MAX.checked_shl(from as u32).unwrap_or(0) & (u64::MAX >> (PAGE - to.max(1)));
+                if from < to && bits & range != 0 {
+                    *seen = (from, to, bits);
                     (low, high) = (low.min(from), high.max(to));
                 }
             }

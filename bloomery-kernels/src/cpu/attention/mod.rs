@@ -80,6 +80,8 @@ pub struct RowView<'a> {
     pub pages: &'a [u32],
     /// Visible positions: the row's own position + 1.
     pub len: u32,
+    /// Which of them it sees, a bit each, a word for each page; all of them where there is none.
+    pub mask: Option<&'a [u64]>,
 }
 
 impl RowView<'_> {
@@ -87,6 +89,11 @@ impl RowView<'_> {
     fn visible(&self, window: Option<u32>) -> std::ops::Range<usize> {
         let start = window.map_or(0, |window| self.len.saturating_sub(window));
         start as usize..self.len as usize
+    }
+
+    /// The positions of a page that it sees.
+    fn seen(&self, page: usize) -> u64 {
+        self.mask.map_or(u64::MAX, |mask| mask[page])
     }
 }
 
@@ -109,7 +116,8 @@ impl Cpu {
     ///
     /// # Errors
     /// [`KernelError::Length`] for buffers that do not fit, [`KernelError::Shape`] when the heads are no multiple of
-    /// the KV heads or a row sees nothing, [`KernelError::OutOfRange`] for a visible page outside the list or the cache.
+    /// the KV heads or a row sees nothing, [`KernelError::OutOfRange`] for a visible page outside the list, the mask or the
+    /// cache.
     pub fn attention(
         &self,
         q: &[f32],

@@ -41,6 +41,12 @@ pub(super) fn check(
         let known = before.filter(|b| same_list(b, row)).map_or(0..0, |b| b.visible(spec.window));
         let pages = visible.start / PAGE..visible.end.div_ceil(PAGE);
         KernelError::below("page of a visible position", pages.end - 1, row.pages.len())?;
+        if let Some(mask) = row.mask {
+            KernelError::below("page of a visible position", pages.end - 1, mask.len())?;
+            if mask[pages.clone()].iter().all(|&bits| bits == 0) {
+                return Err(KernelError::Shape { what: "visible positions", value: 0, rule: "at least 1" });
+            }
+        }
         let known = known.start / PAGE..known.end.div_ceil(PAGE);
         for page in pages.filter(|page| !known.contains(page)) {
             KernelError::below("cache page", row.pages[page] as usize, cache.pages)?;

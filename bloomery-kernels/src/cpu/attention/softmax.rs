@@ -17,7 +17,7 @@ const LANE: [f32; LANES] = [0., 1., 2., 3., 4., 5., 6., 7., 8., 9., 10., 11., 12
 pub(super) unsafe fn weights<V: Lanes>(
     job: &Job<'_>,
     row: &mut [f32],
-    (from, to): (usize, usize),
+    (from, to, bits): (usize, usize, u64),
     state: &mut [f32],
 ) -> f32 {
     if from >= to {
@@ -39,6 +39,11 @@ pub(super) unsafe fn weights<V: Lanes>(
                 let shift = |limit: usize| V::splat(limit as f32 - (block * LANES) as f32);
                 value = lane.if_less(shift(from), never, value);
                 value = lane.if_less(shift(to), value, never);
+            }
+            if bits != u64::MAX {
+                let flags: [f32; LANES] =
+                    std::array::from_fn(|i| (bits >> (block * LANES + i) & 1) as f32);
+                value = V::load(flags.as_ptr()).if_less(V::splat(0.5), never, value);
             }
             *score = value;
             most = most.max(value);

@@ -47,7 +47,7 @@ impl Sequence {
     }
 
     fn row(&self, len: usize) -> RowView<'_> {
-        RowView { pages: &self.pages, len: len as u32 }
+        RowView { pages: &self.pages, len: len as u32, mask: None }
     }
 }
 
@@ -70,9 +70,10 @@ fn oracle(seq: &Sequence, spec: &AttentionSpec<'_>, q: &[f32], row: &RowView<'_>
             }
         }
     };
-    let visible = row.visible(spec.window);
+    let is_seen = |p: &usize| row.seen(p / PAGE) >> (p % PAGE) & 1 == 1;
+    let visible: Vec<usize> = row.visible(spec.window).filter(is_seen).collect();
     let scores: Vec<f64> = visible
-        .clone()
+        .iter()
         .map(|p| {
             let key = &seq.k[(p * shape.heads() + kv) * shape.key_dim()..][..shape.key_dim()];
             let key = round(key, shape.key_type());
@@ -85,7 +86,7 @@ fn oracle(seq: &Sequence, spec: &AttentionSpec<'_>, q: &[f32], row: &RowView<'_>
     let most = scores.iter().fold(sink, |a, &b| a.max(b));
     let total: f64 = scores.iter().map(|s| (s - most).exp()).sum::<f64>() + (sink - most).exp();
     let mut out = vec![0.0; shape.value_dim()];
-    for (p, score) in visible.zip(&scores) {
+    for (p, score) in visible.iter().zip(&scores) {
         let value = &seq.v[(p * shape.heads() + kv) * shape.value_dim()..][..shape.value_dim()];
         let weight = (score - most).exp() / total;
         out.iter_mut().zip(round(value, shape.value_type())).for_each(|(o, v)| *o += weight * v);
@@ -109,10 +110,16 @@ fn together(seq: &Sequence, spec: &AttentionSpec<'_>, q: &[f32], rows: &[RowView
 
 /// Checks rows of lengths `lens`: against the oracle, and together = alone.
 fn verify(rng: &mut Rng, seq: &Sequence, spec: &AttentionSpec<'_>, lens: &[usize]) {
-    let (key_dim, dim, heads) = (seq.shape.key_dim(), seq.shape.value_dim(), spec.heads);
+    let (key_dim, heads) = (seq.shape.key_dim(), spec.heads);
     let q = rng.normals(lens.len() * heads * key_dim);
     let rows: Vec<RowView<'_>> = lens.iter().map(|&len| seq.row(len)).collect();
-    let all = together(seq, spec, &q, &rows);
+    verify_rows(seq, spec, &q, &rows);
+}
+
+/// The same of any rows.
+fn verify_rows(seq: &Sequence, spec: &AttentionSpec<'_>, q: &[f32], rows: &[RowView<'_>]) {
+    let (key_dim, dim, heads) = (seq.shape.key_dim(), seq.shape.value_dim(), spec.heads);
+    let all = together(seq, spec, q, rows);
     for (i, row) in rows.iter().enumerate() {
         let width = heads * key_dim;
         let q = &q[i * width..(i + 1) * width];
@@ -203,6 +210,36 @@ fn windows_caps_and_sinks() {
     }
 }
 
+/// Blocks of four positions, some pages without any, and beside rows that see everything.
+#[test]
+fn masks_hide_positions() {
+    let mut rng = Rng::new(10);
+    for kind in [KvType::F32, KvType::F16, KvType::Q8_0] {
+        let seq = Sequence::new(&mut rng, shape(2, 32, kind), 700);
+        let lens: Vec<usize> = (660..=700).chain([64, 65]).collect();
+        let masks: Vec<Vec<u64>> = lens
+            .iter()
+            .map(|&len| {
+                let page = |page: usize| match rng.below(3) {
+                    0 if (page + 1) * PAGE < len => 0,
+                    _ => (0..16).filter(|_| rng.below(2) == 0).map(|block| 15 << (4 * block)).sum(),
+                };
+                let mut mask: Vec<u64> = (0..11).map(page).collect();
+                mask[(len - 1) / PAGE] |= 1 << ((len - 1) % PAGE);
+                mask
+            })
+            .collect();
+        let mut rows: Vec<RowView<'_>> = lens.iter().map(|&len| seq.row(len)).collect();
+        for (i, (row, mask)) in rows.iter_mut().zip(&masks).enumerate() {
+            row.mask = (i % 4 != 3).then_some(&mask[..]);
+        }
+        let spec = AttentionSpec::new(4, 0.2);
+        verify_rows(&seq, &spec, &rng.normals(rows.len() * 4 * 32), &rows);
+        let windowed = AttentionSpec { window: Some(100), ..spec };
+        verify_rows(&seq, &windowed, &rng.normals(rows.len() * 4 * 32), &rows);
+    }
+}
+
 #[test]
 fn keys_and_values_may_differ() {
     let mut rng = Rng::new(5);
@@ -248,7 +285,7 @@ fn rows_of_several_sequences() {
     let rows: Vec<RowView<'_>> = lens
         .iter()
         .enumerate()
-        .map(|(i, &len)| RowView { pages: if i % 3 == 1 { &fork } else { &seq.pages }, len })
+        .map(|(i, &len)| RowView { pages: if i % 3 == 1 { &fork } else { &seq.pages }, len, mask: None })
         .collect();
     let all = together(&seq, &spec, &q, &rows);
     for i in 0..6 {
@@ -282,6 +319,10 @@ fn bad_calls_are_refused() {
     assert!(matches!(call(4, 128, seq.row(100), 129), Err(KernelError::Length { .. })));
     assert!(matches!(call(4, 128, seq.row(0), 128), Err(KernelError::Shape { .. })));
     assert!(matches!(call(4, 128, seq.row(129), 128), Err(KernelError::OutOfRange { .. })));
-    let bad = RowView { pages: &[0, 99], len: 65 };
+    let bad = RowView { pages: &[0, 99], len: 65, mask: None };
     assert!(matches!(call(4, 128, bad, 128), Err(KernelError::OutOfRange { .. })));
+    let short = RowView { mask: Some(&[1]), ..seq.row(65) };
+    assert!(matches!(call(4, 128, short, 128), Err(KernelError::OutOfRange { .. })));
+    let blind = RowView { mask: Some(&[0, 0]), ..seq.row(65) };
+    assert!(matches!(call(4, 128, blind, 128), Err(KernelError::Shape { .. })));
 }

@@ -16,10 +16,10 @@ impl Cpu {
     pub(super) fn mix(&self, call: &Call<'_>, scratch: &mut DeltaScratch) {
         let shape = call.delta.shape;
         let (heads, dim) = (shape.heads(), shape.head_dim);
-        let DeltaScratch { mixed, gates, runs, .. } = scratch;
+        let DeltaScratch { mixed, gates, kept, runs, .. } = scratch;
         let units = mixed.len() / dim;
         let block = split::rows_per_task(units, dim, VALUES_PER_TASK, self.pool.threads());
-        let gates = Shared::new(gates);
+        let (gates, kept) = (Shared::new(gates), Shared::new(kept));
         split::for_row_blocks(&self.pool, mixed, dim, block, &|first, values| {
             for (unit, out) in (first..).zip(values.chunks_exact_mut(dim)) {
                 let (row, head) = (unit / heads, unit % heads);
@@ -28,7 +28,16 @@ impl Cpu {
                     let at = row * shape.value_heads + head;
                     // SAFETY: each (row, value head) is a unit of one task.
                     let gate = unsafe { gates.part(at..at + 1) };
-                    gate[0] = call.delta.gates(call.input.beta[at], call.input.alpha[at], head);
+                    gate[0][0] = (1.0 / (1.0 + (-f64::from(call.input.beta[at])).exp())) as f32;
+                    let Some(bound) = call.delta.bound else {
+                        gate[0][1] = call.delta.keeps(call.input.alpha[at], head);
+                        continue;
+                    };
+                    // SAFETY: as above, with the channels of a head.
+                    let kept = unsafe { kept.part(at * dim..(at + 1) * dim) };
+                    for (channel, (kept, &alpha)) in kept.iter_mut().zip(&call.input.alpha[at * dim..]).enumerate() {
+                        *kept = call.delta.channel_keeps(alpha, (head, head * dim + channel), bound);
+                    }
                 }
             }
         });
@@ -36,12 +45,18 @@ impl Cpu {
 }
 
 impl Delta {
-    /// How much of a value is written, and how much of a state is kept.
-    fn gates(&self, beta: f32, alpha: f32, head: usize) -> [f32; 2] {
+    /// How much of a head's state is kept.
+    fn keeps(&self, alpha: f32, head: usize) -> f32 {
         let x = f64::from(alpha) + f64::from(self.dt_bias[head]);
         let softplus = if x > LINEAR { x } else { x.exp().ln_1p() };
-        let beta = 1.0 / (1.0 + (-f64::from(beta)).exp());
-        [beta as f32, (f64::from(self.decay[head]) * softplus).exp() as f32]
+        (f64::from(self.decay[head]) * softplus).exp() as f32
+    }
+
+    /// How much of a channel of a head's state is kept.
+    fn channel_keeps(&self, alpha: f32, (head, channel): (usize, usize), bound: f32) -> f32 {
+        let x = f64::from(alpha) + f64::from(self.dt_bias[channel]);
+        let share = 1.0 / (1.0 + (f64::from(self.decay[head]) * x).exp());
+        (f64::from(bound) * share).exp() as f32
     }
 }
 
@@ -70,7 +85,8 @@ impl Kernel for Head<'_> {
             // The row of this tap: one of the call, or of the state; before both there are zeros, which add nothing.
             let index = row - run.first + tap;
             let from = if index + 1 >= taps {
-                call.input.qkv[(run.first + index + 1 - taps) * channels + first..][..out.len()].as_ptr()
+                let row = run.first + index + 1 - taps;
+                call.input.qkv.part(shape, row, first..first + out.len()).as_ptr()
             } else if let Some(slot) = run.from {
                 let start = slot * shape.state_len() + index * channels + first;
                 call.states.at(start..start + out.len()).cast_const()

@@ -11,7 +11,17 @@
 //! d[j]   = beta (v[j] - e (S[j] . k))
 //! o[j]   = fused d[j] (k . q) + e (S[j] . q)    S before the row: both of its products come from one pass
 //! S[j]   = fused k d[j] + e S[j]
-//! out    = rms(o) gain silu(z)
+//! out    = rms(o) gain silu(z)                  or sigmoid(z)
+//! ```
+//!
+//! Where every channel of a key has a decay of its own (Kimi delta attention, 2025), `e` is a vector,
+//! `exp(bound sigmoid(-decay (alpha + dt)))`, and the rule is
+//!
+//! ```text
+//! P[j]   = e S[j]                               channel by channel
+//! d[j]   = beta (v[j] - P[j] . k)
+//! o[j]   = fused d[j] (k . q) + P[j] . q
+//! S[j]   = fused k d[j] + P[j]
 //! ```
 //!
 //! Rows go one by one: in f32 the chunked form needs more operations than this, and its bits would depend on where a
@@ -28,7 +38,7 @@ mod plan;
 mod scan;
 
 use super::lanes::{Kernel, LANES, Lanes, dispatch};
-use super::math::silu;
+use super::math::{sigmoid, silu};
 use super::norm::in_place;
 use super::shared::Shared;
 use super::{Aligned, Cpu, KernelError, Norm, split};
@@ -100,6 +110,16 @@ impl DeltaShape {
         (self.taps - 1) * self.channels()
     }
 
+    /// Whether a channel is of a query, a key or a value, the first channel of that kind, and how many there are.
+    fn kind(&self, channel: usize) -> (usize, usize, usize) {
+        let keys = self.key_heads * self.head_dim;
+        match channel / keys {
+            0 => (0, 0, keys),
+            1 => (1, keys, keys),
+            _ => (2, 2 * keys, self.width()),
+        }
+    }
+
     /// Heads of all three kinds.
     fn heads(&self) -> usize {
         2 * self.key_heads + self.value_heads
@@ -113,10 +133,24 @@ pub struct DeltaWeights<'a> {
     pub conv: &'a [f32],
     /// Of every value head, the (negative) factor of the logarithm of what a state keeps (`ssm_a`).
     pub decay: &'a [f32],
-    /// Added to alpha, of every value head.
+    /// Added to alpha, of every value head, or of every channel of its keys.
     pub dt_bias: &'a [f32],
     /// Norm of a head's results.
     pub norm: Norm<'a>,
+    /// The (negative) logarithm that what a channel keeps stays above, where every channel has a decay of its own.
+    pub bound: Option<f32>,
+    /// What multiplies the results.
+    pub gate: DeltaGate,
+}
+
+/// What `z` goes through before it multiplies the normed results.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum DeltaGate {
+    /// `z / (1 + e^-z)`.
+    #[default]
+    Silu,
+    /// `1 / (1 + e^-z)`.
+    Sigmoid,
 }
 
 /// A gated delta net, ready to run.
@@ -129,6 +163,8 @@ pub struct Delta {
     dt_bias: Vec<f32>,
     gain: Vec<f32>,
     eps: f32,
+    bound: Option<f32>,
+    gate: DeltaGate,
 }
 
 impl Delta {
@@ -140,7 +176,8 @@ impl Delta {
         let (channels, taps) = (shape.channels(), shape.taps);
         KernelError::length("convolution of a delta net", channels * taps, weights.conv.len())?;
         KernelError::length("decay of a delta net", shape.value_heads, weights.decay.len())?;
-        KernelError::length("dt bias of a delta net", shape.value_heads, weights.dt_bias.len())?;
+        let decays = if weights.bound.is_some() { shape.width() } else { shape.value_heads };
+        KernelError::length("dt bias of a delta net", decays, weights.dt_bias.len())?;
         KernelError::length("gain of a delta net", shape.head_dim, weights.norm.gain.len())?;
         let conv = (0..taps).flat_map(|tap| weights.conv.iter().skip(tap).step_by(taps).copied()).collect();
         Ok(Self {
@@ -150,6 +187,8 @@ impl Delta {
             dt_bias: weights.dt_bias.to_vec(),
             gain: weights.norm.gain.to_vec(),
             eps: weights.norm.eps,
+            bound: weights.bound,
+            gate: weights.gate,
         })
     }
 
@@ -163,14 +202,37 @@ impl Delta {
 /// What the projections made of the rows.
 #[derive(Debug, Clone, Copy)]
 pub struct DeltaInput<'a> {
-    /// `[rows][channels]`: queries, keys, values before the convolution.
-    pub qkv: &'a [f32],
+    /// Queries, keys, values before the convolution.
+    pub qkv: DeltaRows<'a>,
     /// `[rows][value heads][head width]`: what gates the results.
     pub z: &'a [f32],
     /// `[rows][value heads]`: how much of a value is written, before its sigmoid.
     pub beta: &'a [f32],
-    /// `[rows][value heads]`: how much of a state is kept, before bias and softplus.
+    /// `[rows][value heads]`, or `[rows][value heads][head width]` where channels have decays of their own: how much of a state
+    /// is kept, before bias and the function after it.
     pub alpha: &'a [f32],
+}
+
+/// Rows of queries, keys and values.
+#[derive(Debug, Clone, Copy)]
+pub enum DeltaRows<'a> {
+    /// `[rows][channels]`.
+    Joined(&'a [f32]),
+    /// Of each of the three `[rows][its heads][head width]`.
+    Apart([&'a [f32]; 3]),
+}
+
+impl DeltaRows<'_> {
+    /// Channels `columns` of a row, which are all of one kind.
+    fn part(&self, shape: DeltaShape, row: usize, columns: std::ops::Range<usize>) -> &[f32] {
+        match self {
+            Self::Joined(all) => &all[row * shape.channels()..][columns],
+            Self::Apart(kinds) => {
+                let (kind, first, width) = shape.kind(columns.start);
+                &kinds[kind][row * width..][columns.start - first..columns.end - first]
+            }
+        }
+    }
 }
 
 /// Memory that a delta net reuses from call to call.
@@ -180,6 +242,8 @@ pub struct DeltaScratch {
     mixed: Vec<f32>,
     /// `[rows][value heads]`: beta, and what a state keeps.
     gates: Vec<[f32; 2]>,
+    /// `[rows][value heads][head width]`: what each channel keeps, where that differs.
+    kept: Vec<f32>,
     /// Run of every row.
     runs: Vec<usize>,
     /// Runs, the longest first.
@@ -208,9 +272,10 @@ impl Cpu {
         scratch: &mut DeltaScratch,
     ) -> Result<(), KernelError> {
         let shape = delta.shape;
-        let rows = plan::check(shape, input, runs, states, out, scratch)?;
+        let rows = plan::check(delta, input, runs, states, out, scratch)?;
         scratch.mixed.resize(rows * shape.channels(), 0.0);
         scratch.gates.resize(rows * shape.value_heads, [0.0; 2]);
+        scratch.kept.resize(if delta.bound.is_some() { rows * shape.width() } else { 0 }, 0.0);
         let call = Call { delta, input, runs, states: Shared::new(states) };
         self.mix(&call, scratch);
         self.scan(&call, scratch, out);
@@ -219,7 +284,7 @@ impl Cpu {
         let block = split::rows_per_task(heads, shape.head_dim, VALUES_PER_TASK, self.pool.threads());
         split::for_row_blocks(&self.pool, out, shape.head_dim, block, &|first, out| {
             let z = &input.z[first * shape.head_dim..][..out.len()];
-            dispatch(self.isa, Finish { z, norm, out });
+            dispatch(self.isa, Finish { z, norm, gate: delta.gate, out });
         });
         Ok(())
     }
@@ -237,6 +302,7 @@ struct Call<'a> {
 struct Finish<'a> {
     z: &'a [f32],
     norm: Norm<'a>,
+    gate: DeltaGate,
     out: &'a mut [f32],
 }
 
@@ -252,7 +318,12 @@ impl Kernel for Finish<'_> {
             for (out, z) in out.as_chunks_mut::<LANES>().0.iter_mut().zip(z.as_chunks::<LANES>().0) {
                 // SAFETY: arrays of 16 values; the instruction set is the caller's promise.
                 unsafe {
-                    V::load(out.as_ptr()).mul(silu(V::load(z.as_ptr()))).store(out.as_mut_ptr());
+                    let z = V::load(z.as_ptr());
+                    let gate = match self.gate {
+                        DeltaGate::Silu => silu(z),
+                        DeltaGate::Sigmoid => sigmoid(z),
+                    };
+                    V::load(out.as_ptr()).mul(gate).store(out.as_mut_ptr());
                 }
             }
         }
@@ -261,3 +332,5 @@ impl Kernel for Finish<'_> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod channel_tests;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{DeltaInput, DeltaScratch, DeltaShape};
+use super::{Delta, DeltaInput, DeltaRows, DeltaScratch};
 use crate::cpu::KernelError;
 
 /// Rows of one sequence.
@@ -27,19 +27,31 @@ impl DeltaRun<'_> {
 
 /// The contract of `delta`; fills the scratch's lists of runs and returns the number of rows.
 pub(super) fn check(
-    shape: DeltaShape,
+    delta: &Delta,
     input: &DeltaInput<'_>,
     runs: &[DeltaRun<'_>],
     states: &[f32],
     out: &[f32],
     scratch: &mut DeltaScratch,
 ) -> Result<usize, KernelError> {
-    let rows = input.qkv.len() / shape.channels();
-    KernelError::length("rows of a delta net", rows * shape.channels(), input.qkv.len())?;
+    let shape = delta.shape;
+    let rows = out.len() / shape.width();
+    KernelError::length("results of a delta net", rows * shape.width(), out.len())?;
+    match input.qkv {
+        DeltaRows::Joined(all) => {
+            KernelError::length("rows of a delta net", rows * shape.channels(), all.len())?;
+        }
+        DeltaRows::Apart([q, k, v]) => {
+            let keys = rows * shape.key_heads * shape.head_dim;
+            KernelError::length("queries of a delta net", keys, q.len())?;
+            KernelError::length("keys of a delta net", keys, k.len())?;
+            KernelError::length("values of a delta net", rows * shape.width(), v.len())?;
+        }
+    }
+    let decays = if delta.bound.is_some() { shape.width() } else { shape.value_heads };
     KernelError::length("gate of a delta net", rows * shape.width(), input.z.len())?;
     KernelError::length("beta of a delta net", rows * shape.value_heads, input.beta.len())?;
-    KernelError::length("alpha of a delta net", rows * shape.value_heads, input.alpha.len())?;
-    KernelError::length("results of a delta net", rows * shape.width(), out.len())?;
+    KernelError::length("alpha of a delta net", rows * decays, input.alpha.len())?;
     let slots = states.len() / shape.state_len();
     KernelError::length("states of a delta net", slots * shape.state_len(), states.len())?;
     let DeltaScratch { runs: of_rows, order, saves, .. } = scratch;

@@ -24,7 +24,7 @@ impl Cpu {
     /// Goes over all rows: writes the heads' results before their norm, and the states to be saved.
     pub(super) fn scan(&self, call: &Call<'_>, scratch: &mut DeltaScratch, out: &mut [f32]) {
         let shape = call.delta.shape;
-        let DeltaScratch { mixed, gates, order, work, .. } = scratch;
+        let DeltaScratch { mixed, gates, kept, order, work, .. } = scratch;
         let longest = order.first().map_or(0, |&run| call.runs[run].rows);
         let threads = self.pool.threads();
         let slice = slice(shape, longest, call.runs.len(), threads);
@@ -32,19 +32,23 @@ impl Cpu {
         let len = slice * shape.head_dim;
         let (work, out) = (Shared::new(work.floats(threads * len)), Shared::new(out));
         let scans = call.runs.len() * shape.value_heads * slices;
-        let rings = shape.channels().div_ceil(RING_CHANNELS);
-        self.pool.run_on(scans + call.runs.len() * rings, &|task, thread| {
+        // A task's channels are of one kind: each kind is divided by itself.
+        let keys = shape.key_heads * shape.head_dim;
+        let part = |first: usize, len: usize| {
+            (0..len).step_by(RING_CHANNELS).map(move |at| first + at..first + len.min(at + RING_CHANNELS))
+        };
+        let rings: Vec<Range<usize>> =
+            part(0, keys).chain(part(keys, keys)).chain(part(2 * keys, shape.width())).collect();
+        self.pool.run_on(scans + call.runs.len() * rings.len(), &|task, thread| {
             if let Some(ring) = task.checked_sub(scans) {
-                let first = ring % rings * RING_CHANNELS;
-                let columns = first..(first + RING_CHANNELS).min(shape.channels());
-                return save_rows(call, &call.runs[ring / rings], columns);
+                return save_rows(call, &call.runs[ring / rings.len()], rings[ring % rings.len()].clone());
             }
             let (part, run) = (task % slices, &call.runs[order[task / slices / shape.value_heads]]);
             // SAFETY: `work` has `len` values a thread, and no two running tasks share a thread number.
             let work = unsafe { work.part(thread * len..(thread + 1) * len) };
             let head = task / slices % shape.value_heads;
             let rows = part * slice..(part + 1) * slice;
-            dispatch(self.isa, Slice { call, run, head, rows, mixed, gates, work, out: &out });
+            dispatch(self.isa, Slice { call, run, head, rows, mixed, gates, kept, work, out: &out });
         });
     }
 }
@@ -79,7 +83,7 @@ fn save_rows(call: &Call<'_>, run: &DeltaRun<'_>, columns: Range<usize>) {
             let to = at(slot, index);
             let from = if passed + index >= kept {
                 let row = run.first + passed + index - kept;
-                call.input.qkv[row * channels + columns.start..row * channels + columns.end].as_ptr()
+                call.input.qkv.part(shape, row, columns.clone()).as_ptr()
             } else if let Some(from) = run.from {
                 at(from, passed + index).cast_const()
             } else {
@@ -107,6 +111,7 @@ struct Slice<'a> {
     rows: Range<usize>,
     mixed: &'a [f32],
     gates: &'a [[f32; 2]],
+    kept: &'a [f32],
     /// The slice's part of S where it is not saved.
     work: &'a mut [f32],
     out: &'a Shared<'a, f32>,
@@ -117,7 +122,7 @@ impl Kernel for Slice<'_> {
 
     #[inline(always)]
     unsafe fn run<V: Lanes>(self) {
-        let Self { call, run, head, rows, mixed, gates, work, out } = self;
+        let Self { call, run, head, rows, mixed, gates, kept, work, out } = self;
         let shape = call.delta.shape;
         let (dim, key_head) = (shape.head_dim, head % shape.key_heads);
         let slot = |slot: usize| {
@@ -145,17 +150,20 @@ impl Kernel for Slice<'_> {
                 k: &heads[(shape.key_heads + key_head) * dim..][..dim],
                 v: &heads[value + rows.start..value + rows.end],
                 gates: gates[row * shape.value_heads + head],
+                kept: kept.get(start..start + dim),
                 out,
             };
             // SAFETY: both states have `rows.len() * dim` values, which are this task's; they are the same memory or
             // do not overlap; the instruction set is the caller's promise.
             unsafe {
                 let ahead = row == run.first;
-                match (V::TILE, ahead) {
-                    (4, true) => step.run::<V, 2>(state, next, true),
-                    (4, false) => step.run::<V, 2>(state, next, false),
-                    (_, true) => step.run::<V, GROUP>(state, next, true),
-                    (_, false) => step.run::<V, GROUP>(state, next, false),
+                match (V::TILE, ahead, step.kept) {
+                    (4, true, None) => step.run::<V, 2>(state, next, true),
+                    (4, false, None) => step.run::<V, 2>(state, next, false),
+                    (_, true, None) => step.run::<V, GROUP>(state, next, true),
+                    (_, false, None) => step.run::<V, GROUP>(state, next, false),
+                    (4, _, Some(kept)) => step.run_channels::<V, 2>(kept, state, next),
+                    (_, _, Some(kept)) => step.run_channels::<V, GROUP>(kept, state, next),
                 }
             }
             state = next.cast_const();
@@ -169,6 +177,8 @@ struct Row<'a> {
     k: &'a [f32],
     v: &'a [f32],
     gates: [f32; 2],
+    /// What each channel keeps, where that differs.
+    kept: Option<&'a [f32]>,
     out: &'a mut [f32],
 }
 
@@ -181,7 +191,7 @@ impl Row<'_> {
     /// of `R` values, `q` and `k` the same multiple of 16; the machine has the instruction set of `V`.
     #[inline(always)]
     unsafe fn run<V: Lanes, const R: usize>(self, before: *const f32, after: *mut f32, ahead: bool) {
-        let Self { q, k, v, gates: [beta, keep], out } = self;
+        let Self { q, k, v, gates: [beta, keep], out, .. } = self;
         let (dim, q, k) = (k.len(), q.as_ptr(), k.as_ptr());
         // SAFETY: this function's own contract.
         unsafe {
@@ -219,6 +229,51 @@ impl Row<'_> {
                     for (r, write) in writes.iter().enumerate() {
                         let state = V::load(before.add(r * dim + at));
                         key.fma(*write, state.mul(kept)).store(after.add(r * dim + at));
+                    }
+                }
+            }
+        }
+    }
+
+    /// As [`run`](Self::run), where every channel keeps a share of its own.
+    ///
+    /// # Safety
+    /// As for [`run`](Self::run); `kept` has as many values as `k`.
+    #[inline(always)]
+    unsafe fn run_channels<V: Lanes, const R: usize>(self, kept: &[f32], before: *const f32, after: *mut f32) {
+        let Self { q, k, v, gates: [beta, _], out, .. } = self;
+        let (dim, q, k, kept) = (k.len(), q.as_ptr(), k.as_ptr(), kept.as_ptr());
+        // SAFETY: this function's own contract.
+        unsafe {
+            let mut both = V::splat(0.0);
+            for at in (0..dim).step_by(LANES) {
+                both = V::load(k.add(at)).fma(V::load(q.add(at)), both);
+            }
+            let both = both.sum();
+            let groups = v.as_chunks::<R>().0.iter().zip(out.as_chunks_mut::<R>().0);
+            for (group, (v, out)) in groups.enumerate() {
+                let (before, after) = (before.add(group * R * dim), after.add(group * R * dim));
+                let (mut stored, mut read) = ([V::splat(0.0); R], [V::splat(0.0); R]);
+                for at in (0..dim).step_by(LANES) {
+                    let (key, query, kept) = (V::load(k.add(at)), V::load(q.add(at)), V::load(kept.add(at)));
+                    for (r, (stored, read)) in stored.iter_mut().zip(&mut read).enumerate() {
+                        let state = V::load(before.add(r * dim + at)).mul(kept);
+                        *stored = state.fma(key, *stored);
+                        *read = state.fma(query, *read);
+                    }
+                }
+                let mut writes = [V::splat(0.0); R];
+                let [stored, read] = V::sums([stored, read]);
+                for r in 0..R {
+                    let write = beta * (v[r] - stored[r]);
+                    out[r] = write.mul_add(both, read[r]);
+                    writes[r] = V::splat(write);
+                }
+                for at in (0..dim).step_by(LANES) {
+                    let (key, kept) = (V::load(k.add(at)), V::load(kept.add(at)));
+                    for (r, write) in writes.iter().enumerate() {
+                        let state = V::load(before.add(r * dim + at)).mul(kept);
+                        key.fma(*write, state).store(after.add(r * dim + at));
                     }
                 }
             }

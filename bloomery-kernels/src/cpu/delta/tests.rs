@@ -38,7 +38,7 @@ impl Net {
     fn delta(&self) -> Delta {
         let norm = Norm { gain: &self.gain, eps: 1e-6 };
         let (conv, decay, dt_bias) = (&self.conv[..], &self.decay[..], &self.dt[..]);
-        Delta::new(self.shape, &DeltaWeights { conv, decay, dt_bias, norm }).unwrap()
+        Delta::new(self.shape, &DeltaWeights { conv, decay, dt_bias, norm, bound: None, gate: DeltaGate::Silu }).unwrap()
     }
 
     fn rows(&self, rng: &mut Rng, rows: usize) -> Rows {
@@ -81,7 +81,7 @@ impl Net {
 
 impl Rows {
     fn input(&self) -> DeltaInput<'_> {
-        DeltaInput { qkv: &self.qkv, z: &self.z, beta: &self.beta, alpha: &self.alpha }
+        DeltaInput { qkv: DeltaRows::Joined(&self.qkv), z: &self.z, beta: &self.beta, alpha: &self.alpha }
     }
 
     /// Rows `first..end` of `rows`.
@@ -448,7 +448,7 @@ fn bad_calls_are_refused() {
     assert!(matches!(call(&whole, &input.input(), all - 1), Err(KernelError::Length { .. })));
     assert!(matches!(call(&whole[..0], &input.input(), all), Err(KernelError::Length { .. })));
     for cut in [
-        DeltaInput { qkv: &input.qkv[1..], ..input.input() },
+        DeltaInput { qkv: DeltaRows::Joined(&input.qkv[1..]), ..input.input() },
         DeltaInput { z: &input.z[1..], ..input.input() },
         DeltaInput { beta: &input.beta[1..], ..input.input() },
         DeltaInput { alpha: &input.alpha[1..], ..input.input() },
@@ -456,6 +456,8 @@ fn bad_calls_are_refused() {
         assert!(matches!(call(&whole, &cut, all), Err(KernelError::Length { .. })));
     }
     let norm = Norm { gain: &net.gain, eps: 1e-6 };
-    let weights = DeltaWeights { conv: &net.conv[1..], decay: &net.decay, dt_bias: &net.dt, norm };
+    let (bound, gate) = (None, DeltaGate::Silu);
+    let weights =
+        DeltaWeights { conv: &net.conv[1..], decay: &net.decay, dt_bias: &net.dt, norm, bound, gate };
     assert!(matches!(Delta::new(net.shape, &weights), Err(KernelError::Length { .. })));
 }

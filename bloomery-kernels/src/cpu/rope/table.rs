@@ -133,7 +133,7 @@ impl RopeTable {
 
     /// Turns one head of row `row`. Plain loops: one rounding an operation, so the compiler may vectorise freely.
     #[inline(always)]
-    pub(super) fn turn(&self, row: usize, head: &mut [f32]) {
+    pub(in crate::cpu) fn turn(&self, row: usize, head: &mut [f32]) {
         let turns = &self.turns[row * 2 * self.half..(row + 1) * 2 * self.half];
         let (cosines, sines) = turns.split_at(self.half);
         match self.pairs {
