@@ -261,6 +261,23 @@ pub(crate) enum Op {
     Gated { normed: Buffer, gated: Gated, out: Buffer },
 }
 
+impl Op {
+    /// What users call it where there is no kernel for it.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::IndexAppend { .. } | Self::Select { .. } => "an index over blocks of positions",
+            Self::StreamNorm { .. }
+            | Self::ScaledSilu { .. }
+            | Self::GatedMean { .. }
+            | Self::Inject { .. } => "residual streams behind gates",
+            Self::HyperRead { .. } | Self::HyperWrite { .. } | Self::StreamMean { .. } => "hyper-connections",
+            Self::Ngrams { .. } | Self::NgramMix { .. } => "hashed n-grams",
+            _ => "a part of this model",
+        }
+    }
+}
+
 /// How a layer routes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Routing {

@@ -420,6 +420,25 @@ impl<'g> Binder<'g> {
         Ok(VectorId(self.weights.vectors.len() - 1))
     }
 
+    /// As [`values`](Self::values), where the file may have dimensions of 1 between.
+    pub(crate) fn squeezed(&mut self, name: &str, dims: &[usize]) -> Result<VectorId, LoadError> {
+        let Some(found) = self.gguf.tensor(name).map(|tensor| tensor.dims.clone()) else {
+            return Err(LoadError::MissingTensor { name: name.to_owned() });
+        };
+        let long = |dims: &[u64]| dims.iter().copied().filter(|&dim| dim != 1).collect::<Vec<u64>>();
+        let wanted: Vec<u64> = dims.iter().map(|&dim| dim as u64).collect();
+        if long(&found) != long(&wanted) {
+            return Err(LoadError::TensorShape { name: name.to_owned(), expected: wanted, found });
+        }
+        self.values(name, &found.iter().map(|&dim| dim as usize).collect::<Vec<usize>>())
+    }
+
+    /// All rows of a matrix of which only the width is known.
+    pub(crate) fn table(&mut self, name: &str, cols: usize) -> Result<MatrixId, LoadError> {
+        let rows = self.gguf.tensor(name).map_or(0, Tensor::rows);
+        self.matrix(name, rows as usize, cols)
+    }
+
     /// `len` values where the definition asks for them.
     pub(crate) fn bias(&mut self, bias: Bias, name: &str, len: usize) -> Result<Option<VectorId>, LoadError> {
         match bias {

@@ -22,6 +22,8 @@ pub(crate) struct Batch<'a> {
     pub(crate) positions: &'a [u32],
     /// Sequence of every row: an index into `pages`.
     pub(crate) sequences: &'a [usize],
+    /// What every sequence has before its first row, for models that look at those tokens.
+    pub(crate) before: &'a [&'a [u32]],
     /// Pages of every sequence, with room for all its rows.
     pub(crate) pages: &'a [&'a [PageId]],
     /// Recurrent state of every sequence before its first row, zeros where there is none; empty for models without recurrent layers.

@@ -77,6 +77,7 @@ impl Engine {
             tokens: &tokens,
             positions: &positions,
             sequences: &rows,
+            before: &[],
             pages: &pages,
             states: &states,
             saves: &[],

@@ -1,7 +1,7 @@
 //! A block that guesses tokens: its keys and values for every row of a step, and the passes that guess.
 
-use super::{Builder, Scope, ffn, gqa};
-use crate::def::{Ffn, Mixer, ModelDef, NextToken};
+use super::{Builder, Join, Scope, feed_forward, gqa};
+use crate::def::{Mixer, ModelDef, NextToken};
 use crate::error::LoadError;
 use crate::program::{Buffer, Draft, Gain, Op, Projection, Rows};
 use crate::weights::MatrixId;
@@ -24,7 +24,7 @@ pub(super) fn emit(
     next: &NextToken,
     trunk: Trunk,
 ) -> Result<Draft, LoadError> {
-    let scope = Scope { index: next.block, hidden: def.hidden, last: false, post_norm: None };
+    let scope = Scope { index: next.block, hidden: def.hidden, last: false, join: Join::Add };
     let Mixer::Gqa(mixer) = &next.layer.mixer else {
         let (key, value) = (format!("blk.{}", next.block), format!("{:?}", next.layer.mixer));
         return Err(LoadError::UnsupportedConfig {
@@ -42,7 +42,7 @@ pub(super) fn emit(
     let shared = builder.ops.len();
     let x = input(builder, &scope, def, next, (trunk.table, carried))?;
     let norm = builder.gain(&scope.tensor("attn_norm.weight"), next.layer.norm, def.hidden)?;
-    let heads = gqa::append(builder, &scope, mixer, norm, x)?;
+    let heads = gqa::append(builder, &scope, mixer, Some(norm), x)?;
 
     // What comes next is no part of a step.
     let end = builder.ops.len();
@@ -51,10 +51,7 @@ pub(super) fn emit(
     // Blocks of small dense models may end with attention.
     if builder.bind.has(&scope.tensor(&name)) {
         let norm = builder.gain(&scope.tensor(&name), next.layer.norm, def.hidden)?;
-        match &next.layer.ffn {
-            Ffn::Dense(dense) => ffn::dense(builder, &scope, dense, norm, x)?,
-            Ffn::Moe(moe) => ffn::routed(builder, &scope, moe, norm, x)?,
-        }
+        feed_forward(builder, &scope, &next.layer.ffn, Some(norm), x)?;
     }
     head(builder, &scope, def, next, (trunk, x, carried))?;
     let guessing = builder.ops.split_off(end);

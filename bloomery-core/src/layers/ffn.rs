@@ -11,13 +11,19 @@ pub(super) fn dense(
     builder: &mut Builder<'_>,
     scope: &Scope,
     dense: &Dense,
-    norm: Gain,
+    norm: Option<Gain>,
     x: Buffer,
 ) -> Result<(), LoadError> {
     let (out, accumulate) = builder.branch(scope, x);
     let gated = Gated { accumulate, ..gated(builder, scope, dense, "")? };
-    let normed = builder.buffer("normed", scope.hidden, x.rows);
-    builder.push(Op::Norm { x, norm, out: normed });
+    let normed = match norm {
+        None => x,
+        Some(norm) => {
+            let normed = builder.buffer("normed", scope.hidden, x.rows);
+            builder.push(Op::Norm { x, norm, out: normed });
+            normed
+        }
+    };
     builder.push(Op::Gated { normed, gated, out });
     builder.rejoin(scope, "post_ffw_norm.weight", out, x)
 }
@@ -27,10 +33,10 @@ pub(super) fn routed(
     builder: &mut Builder<'_>,
     scope: &Scope,
     moe: &Moe,
-    norm: Gain,
+    norm: Option<Gain>,
     x: Buffer,
 ) -> Result<(), LoadError> {
-    let normed = builder.buffer("normed", scope.hidden, x.rows);
+    let normed = if norm.is_some() { builder.buffer("normed", scope.hidden, x.rows) } else { x };
     let weight = builder.bind.matrix(&scope.tensor("ffn_gate_inp.weight"), moe.experts, scope.hidden)?;
     let bias = builder.bind.bias(moe.router.bias, &scope.tensor("exp_probs_b.bias"), moe.experts)?;
     let router = Routing { weight, bias, spec: moe.router };
@@ -40,16 +46,30 @@ pub(super) fn routed(
     let down =
         builder.bind.stack_rows(&down_name, (moe.experts, scope.hidden, moe.width), 0, scope.hidden)?;
     let experts = ExpertStacks { gate, up, down, act: moe.act };
-    builder.push(Op::Experts { normed, experts, out: x });
-    if let Some(shared) = &moe.shared {
-        let share = match shared.gate {
-            true => Some(builder.bind.vector(&scope.tensor("ffn_gate_inp_shexp.weight"), scope.hidden)?),
-            false => None,
-        };
-        let gated = Gated { share, ..gated(builder, scope, &shared.network, "_shexp")? };
-        builder.push(Op::Gated { normed, gated, out: x });
+    let (out, accumulate) = builder.branch(scope, x);
+    let shared = match &moe.shared {
+        None => None,
+        Some(shared) => {
+            let share = match shared.gate {
+                true => Some(builder.bind.vector(&scope.tensor("ffn_gate_inp_shexp.weight"), scope.hidden)?),
+                false => None,
+            };
+            let gated = Gated { share, accumulate, ..gated(builder, scope, &shared.network, "_shexp")? };
+            Some(Op::Gated { normed, gated, out })
+        }
+    };
+    let experts = Op::Experts { normed, experts, out };
+    match (shared, accumulate) {
+        (shared, true) => [Some(experts), shared].into_iter().flatten().for_each(|op| builder.push(op)),
+        // Experts add: the first to write is the network beside them.
+        (Some(shared), false) => [shared, experts].into_iter().for_each(|op| builder.push(op)),
+        (None, false) => {
+            let key = scope.tensor("ffn_up_shexp.weight");
+            let supported = "a network beside routed experts";
+            return Err(LoadError::UnsupportedConfig { key, value: "none".to_owned(), supported });
+        }
     }
-    Ok(())
+    builder.rejoin(scope, "post_ffw_norm.weight", out, x)
 }
 
 fn gated(builder: &mut Builder<'_>, scope: &Scope, dense: &Dense, suffix: &str) -> Result<Gated, LoadError> {

@@ -1,7 +1,7 @@
 //! Grouped-query attention: norm and projections, rotary embedding and append, attention, output projection.
 
-use super::{Builder, Scope};
-use crate::def::Gqa;
+use super::{Builder, Scope, index};
+use crate::def::{Gqa, Norm};
 use crate::error::LoadError;
 use crate::program::{Attention, AttentionId, Buffer, Gain, Op, Projection, Rows};
 use crate::weights::MatrixId;
@@ -11,7 +11,7 @@ pub(super) fn emit(
     builder: &mut Builder<'_>,
     scope: &Scope,
     gqa: &Gqa,
-    norm: Gain,
+    norm: Option<Gain>,
     x: Buffer,
 ) -> Result<Buffer, LoadError> {
     let heads = append(builder, scope, gqa, norm, x)?;
@@ -31,7 +31,7 @@ pub(super) fn append(
     builder: &mut Builder<'_>,
     scope: &Scope,
     gqa: &Gqa,
-    norm: Gain,
+    norm: Option<Gain>,
     x: Buffer,
 ) -> Result<Heads, LoadError> {
     let (q_len, kv_len) = (gqa.heads * gqa.head_dim, gqa.kv_heads * gqa.head_dim);
@@ -40,7 +40,7 @@ pub(super) fn append(
     let k = builder.buffer("k", kv_len, Rows::All);
     let v = builder.buffer("v", kv_len, Rows::All);
     let parts = projections(builder, scope, gqa, (q, gate, [k, v]))?;
-    builder.push(Op::Project { x, norm: Some(norm), parts });
+    builder.push(Op::Project { x, norm, parts });
 
     let factors = match gqa.rope.factors && builder.bind.has("rope_freqs.weight") {
         true => Some(builder.bind.vector("rope_freqs.weight", gqa.rope.dims / 2)?),
@@ -52,6 +52,13 @@ pub(super) fn append(
             Some(builder.gain(&scope.tensor("attn_k_norm.weight"), norm, gqa.head_dim)?),
         ),
         None => (None, None),
+    };
+    let index = match &gqa.index {
+        None => None,
+        Some(index) => {
+            let norm_of_heads = gqa.qk_norm.unwrap_or(Norm { eps: 0.0 });
+            Some(index::mean(builder, scope, index, (norm_of_heads, &gqa.rope), (x, norm))?)
+        }
     };
     let attention = builder.attention(Attention {
         heads: gqa.heads,
@@ -65,6 +72,7 @@ pub(super) fn append(
         q_norm,
         k_norm,
         factors,
+        index,
     });
     builder.push(Op::RopeAppend { q, k, v, attention });
     Ok(Heads { q, gate, attention })

@@ -1,7 +1,7 @@
 //! Latent attention in its absorbed form: queries become products with latents, so that all heads share one short key.
 
-use super::{Builder, Scope};
-use crate::def::Mla;
+use super::{Builder, Scope, index};
+use crate::def::{Mla, Pooling};
 use crate::error::LoadError;
 use crate::program::{Attention, Buffer, Gain, Op, Projection, Rows};
 use crate::weights::{HeadRows, HeadsId};
@@ -11,14 +11,25 @@ pub(super) fn emit(
     builder: &mut Builder<'_>,
     scope: &Scope,
     mla: &Mla,
-    norm: Gain,
+    norm: Option<Gain>,
     x: Buffer,
 ) -> Result<Buffer, LoadError> {
     let Mla { heads, nope, latent, value, .. } = *mla;
     let (turning, key_dim) = (mla.rope.dims, latent + mla.rope.dims);
     let q = builder.buffer("q", heads * (nope + turning), Rows::All);
     let kv = builder.buffer("kv", key_dim, Rows::All);
-    project(builder, scope, mla, norm, (x, q, kv))?;
+    let latent_row = project(builder, scope, mla, norm, (x, q, kv))?;
+    let index = match (&mla.index, latent_row) {
+        (None, _) => None,
+        (Some(index), Some(latent_row)) => {
+            let Pooling::Softmax { eps } = index.pooling else {
+                let (key, value) = (scope.tensor("indexer"), format!("{:?}", index.pooling));
+                return Err(LoadError::UnsupportedConfig { key, value, supported: "keys that gates weigh" });
+            };
+            Some(index::weighed(builder, scope, index, eps, (x, norm), latent_row)?)
+        }
+        (Some(_), None) => return Err(LoadError::MissingTensor { name: scope.tensor("attn_q_a.weight") }),
+    };
 
     let (keys, values) = halves(builder, scope, mla)?;
     let absorbed = builder.buffer("absorbed", heads * key_dim, Rows::All);
@@ -35,6 +46,7 @@ pub(super) fn emit(
         q_norm: None,
         k_norm: None,
         factors: None,
+        index,
     });
     let norm = builder.gain(&scope.tensor("attn_kv_a_norm.weight"), mla.norm, latent)?;
     builder.push(Op::LatentAppend { q: absorbed, kv, norm, attention });
@@ -46,14 +58,15 @@ pub(super) fn emit(
     builder.mixed(scope, (out, "attention"), (weight, None), x)
 }
 
-/// Queries, by way of a latent of their own where they have one, and the row of latent and turning key.
+/// Queries, by way of a latent of their own where they have one, which is returned with its norm, and the row of latent and
+/// turning key.
 fn project(
     builder: &mut Builder<'_>,
     scope: &Scope,
     mla: &Mla,
-    norm: Gain,
+    norm: Option<Gain>,
     (x, q, kv): (Buffer, Buffer, Buffer),
-) -> Result<(), LoadError> {
+) -> Result<Option<(Buffer, Gain)>, LoadError> {
     let has_latent = builder.bind.has(&scope.tensor("attn_q_a.weight"));
     let mut part = |name: &str, cols, out: Buffer| {
         let weight = builder.bind.matrix(&scope.tensor(name), out.cols, cols)?;
@@ -63,17 +76,17 @@ fn project(
     // V2-Lite's files may name a rank that the model does not have: the tensors tell.
     let Some(width) = mla.q_latent.filter(|_| has_latent) else {
         let q = part("attn_q.weight", scope.hidden, q)?;
-        builder.push(Op::Project { x, norm: Some(norm), parts: vec![q, kv] });
-        return Ok(());
+        builder.push(Op::Project { x, norm, parts: vec![q, kv] });
+        return Ok(None);
     };
     let second = part("attn_q_b.weight", width, q)?;
     let q_latent = builder.buffer("q latent", width, Rows::All);
     let weight = builder.bind.matrix(&scope.tensor("attn_q_a.weight"), width, scope.hidden)?;
     let first = Projection { weight, bias: None, out: q_latent, accumulate: false };
-    builder.push(Op::Project { x, norm: Some(norm), parts: vec![first, kv] });
+    builder.push(Op::Project { x, norm, parts: vec![first, kv] });
     let norm = builder.gain(&scope.tensor("attn_q_a_norm.weight"), mla.norm, width)?;
     builder.push(Op::Project { x: q_latent, norm: Some(norm), parts: vec![second] });
-    Ok(())
+    Ok(Some((q_latent, norm)))
 }
 
 /// Of every head what makes keys of a latent, turned round, and what makes values: two tensors, or one that has the rows of a

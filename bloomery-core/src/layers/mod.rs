@@ -4,16 +4,21 @@ mod delta;
 mod draft;
 mod ffn;
 mod gqa;
+mod index;
+mod kda;
 mod mla;
+mod ngrams;
+mod streams;
 
 use std::collections::HashMap;
 
 use bloomery_gguf::Gguf;
 
-use crate::def::{Ffn, Mixer, ModelDef, Norm};
+use crate::def::{Decay, Ffn, Mixer, ModelDef, Norm};
 use crate::error::LoadError;
 use crate::program::{
-    Attention, AttentionId, Buffer, Delta, DeltaId, Draft, Gain, Hidden, Op, Program, Projection, Rows,
+    Attention, AttentionId, Buffer, Delta, DeltaId, Draft, Gain, Hidden, Index, IndexId, NgramLayer, Op,
+    Program, Projection, Rows,
 };
 use crate::weights::{Binder, MatrixId, VectorId, Weights};
 
@@ -21,27 +26,27 @@ use crate::weights::{Binder, MatrixId, VectorId, Weights};
 pub(crate) fn compile(def: &ModelDef, gguf: &Gguf) -> Result<(Program, Weights), LoadError> {
     let mut builder = Builder::new(gguf);
     let table = builder.bind.matrix("token_embd.weight", def.vocab, def.hidden)?;
-    let mut x = builder.buffer("x", def.hidden, Rows::All);
-    builder.push(Op::Embed { table, scale: def.embedding_scale, out: x });
+    let copies = def.streams.map_or(1, |streams| streams.count);
+    let mut x = builder.buffer("x", copies * def.hidden, Rows::All);
+    builder.push(Op::Embed { table, scale: def.embedding_scale, copies, out: x });
     for (index, layer) in def.layers.iter().enumerate() {
-        let post_norm = layer.post_norms.then_some(layer.norm);
         // Where a block guesses, it wants every row.
         let last = index + 1 == def.layers.len() && def.draft.is_none();
-        let scope = Scope { index, hidden: def.hidden, last, post_norm };
-        let norm = builder.gain(&scope.tensor("attn_norm.weight"), layer.norm, def.hidden)?;
-        x = match &layer.mixer {
-            Mixer::Gqa(gqa) => gqa::emit(&mut builder, &scope, gqa, norm, x)?,
-            Mixer::Mla(mla) => mla::emit(&mut builder, &scope, mla, norm, x)?,
-            Mixer::Delta(net) => delta::emit(&mut builder, &scope, net, norm, x)?,
+        let scope = Scope { index, hidden: def.hidden, last, join: Join::Add };
+        x = match &def.streams {
+            Some(streams) => streams::layer(&mut builder, def, streams, scope, x)?,
+            None => {
+                let join = if layer.post_norms { Join::Norm(layer.norm) } else { Join::Add };
+                let scope = Scope { join, ..scope };
+                let norm = builder.gain(&scope.tensor("attn_norm.weight"), layer.norm, def.hidden)?;
+                let x = mixer(&mut builder, &scope, &layer.mixer, Some(norm), x)?;
+                let name = format!("{}.weight", layer.ffn_norm);
+                let norm = builder.gain(&scope.tensor(&name), layer.norm, def.hidden)?;
+                feed_forward(&mut builder, &scope, &layer.ffn, Some(norm), x)?;
+                x
+            }
         };
-        let name = format!("{}.weight", layer.ffn_norm);
-        let norm = builder.gain(&scope.tensor(&name), layer.norm, def.hidden)?;
-        match &layer.ffn {
-            Ffn::Dense(dense) => ffn::dense(&mut builder, &scope, dense, norm, x)?,
-            Ffn::Moe(moe) => ffn::routed(&mut builder, &scope, moe, norm, x)?,
-        }
     }
-    let norm = builder.gain("output_norm.weight", def.norm, def.hidden)?;
     // A file without a head of its own ties it to the embedding.
     let weight = match builder.bind.has("output.weight") {
         true => builder.bind.matrix("output.weight", def.vocab, def.hidden)?,
@@ -49,29 +54,80 @@ pub(crate) fn compile(def: &ModelDef, gguf: &Gguf) -> Result<(Program, Weights),
     };
     let bias = builder.bind.bias(def.head_bias, "output.bias", def.vocab)?;
     let logits = builder.buffer("logits", def.vocab, Rows::Outputs);
-    let draft = match &def.draft {
-        None => None,
-        Some(next) => {
+    let (mut x, norm) = match &def.streams {
+        Some(streams) => streams::head(&mut builder, def, streams, x)?,
+        None => (x, Some(builder.gain("output_norm.weight", def.norm, def.hidden)?)),
+    };
+    let draft = match (&def.draft, norm) {
+        (Some(next), Some(norm)) => {
             let trunk = draft::Trunk { table, head: weight, norm, x, logits };
             let draft = draft::emit(&mut builder, def, next, trunk)?;
             x = builder.take(x, "x");
             Some(draft)
         }
+        _ => None,
     };
     let head = Projection { weight, bias, out: logits, accumulate: false };
-    builder.push(Op::Project { x, norm: Some(norm), parts: vec![head] });
-    let hidden = builder.buffer("hidden", def.hidden, Rows::Outputs);
-    let states = Hidden { op: Op::Norm { x, norm, out: hidden }, buffer: hidden };
-    builder.finish(def, logits, states, draft)
+    builder.push(Op::Project { x, norm, parts: vec![head] });
+    let hidden = match norm {
+        Some(norm) => {
+            let buffer = builder.buffer("hidden", def.hidden, Rows::Outputs);
+            Hidden { op: Some(Op::Norm { x, norm, out: buffer }), buffer }
+        }
+        None => Hidden { op: None, buffer: x },
+    };
+    builder.finish(def, logits, hidden, draft)
+}
+
+/// Emits a mixer and returns the residual to go on with.
+fn mixer(
+    builder: &mut Builder<'_>,
+    scope: &Scope,
+    mixer: &Mixer,
+    norm: Option<Gain>,
+    x: Buffer,
+) -> Result<Buffer, LoadError> {
+    match mixer {
+        Mixer::Gqa(gqa) => gqa::emit(builder, scope, gqa, norm, x),
+        Mixer::Mla(mla) => mla::emit(builder, scope, mla, norm, x),
+        Mixer::Delta(net) => match net.decay {
+            Decay::Head => delta::emit(builder, scope, net, norm, x),
+            Decay::Channel { .. } => kda::emit(builder, scope, net, norm, x),
+        },
+    }
+}
+
+fn feed_forward(
+    builder: &mut Builder<'_>,
+    scope: &Scope,
+    part: &Ffn,
+    norm: Option<Gain>,
+    x: Buffer,
+) -> Result<(), LoadError> {
+    match part {
+        Ffn::Dense(dense) => ffn::dense(builder, scope, dense, norm, x),
+        Ffn::Moe(moe) => ffn::routed(builder, scope, moe, norm, x),
+    }
 }
 
 /// Where in the model a layer is.
+#[derive(Clone, Copy)]
 struct Scope {
     index: usize,
     hidden: usize,
     last: bool,
-    /// Of what the mixer and the feed-forward part return.
-    post_norm: Option<Norm>,
+    join: Join,
+}
+
+/// What becomes of what the mixer and the feed-forward part return.
+#[derive(Clone, Copy)]
+enum Join {
+    /// It is added to the residual.
+    Add,
+    /// The same after a norm.
+    Norm(Norm),
+    /// It goes to streams, of which the part's input is a mixture.
+    Streams(streams::Site),
 }
 
 impl Scope {
@@ -88,6 +144,8 @@ struct Builder<'g> {
     names: HashMap<(&'static str, usize, Rows), Buffer>,
     attentions: Vec<Attention>,
     deltas: Vec<Delta>,
+    indexes: Vec<Index>,
+    ngrams: Option<NgramLayer>,
 }
 
 impl<'g> Builder<'g> {
@@ -99,6 +157,8 @@ impl<'g> Builder<'g> {
             names: HashMap::new(),
             attentions: Vec::new(),
             deltas: Vec::new(),
+            indexes: Vec::new(),
+            ngrams: None,
         }
     }
 
@@ -130,6 +190,11 @@ impl<'g> Builder<'g> {
         DeltaId(self.deltas.len() - 1)
     }
 
+    fn index(&mut self, index: Index) -> IndexId {
+        self.indexes.push(index);
+        IndexId(self.indexes.len() - 1)
+    }
+
     /// The end of a mixer: `x += W out`, in the last layer for the rows whose logits are wanted. Returns the residual to go on with.
     fn mixed(
         &mut self,
@@ -149,19 +214,23 @@ impl<'g> Builder<'g> {
         Ok(x)
     }
 
-    /// Where a part of a layer writes to, and whether it adds: the residual itself, unless there is a norm between.
+    /// Where a part of a layer writes to, and whether it adds: the residual itself, unless there is something between.
     fn branch(&mut self, scope: &Scope, x: Buffer) -> (Buffer, bool) {
-        match scope.post_norm {
-            Some(_) => (self.buffer("branch", x.cols, x.rows), false),
-            None => (x, true),
+        match scope.join {
+            Join::Add => (x, true),
+            Join::Norm(_) | Join::Streams(_) => (self.buffer("branch", scope.hidden, x.rows), false),
         }
     }
 
     /// Adds what [`branch`](Self::branch) gave to the residual, where it is not there yet.
     fn rejoin(&mut self, scope: &Scope, name: &str, branch: Buffer, x: Buffer) -> Result<(), LoadError> {
-        if let Some(norm) = scope.post_norm {
-            let norm = self.gain(&scope.tensor(name), norm, scope.hidden)?;
-            self.push(Op::AddNorm { x: branch, norm, out: x });
+        match scope.join {
+            Join::Add => {}
+            Join::Norm(norm) => {
+                let norm = self.gain(&scope.tensor(name), norm, scope.hidden)?;
+                self.push(Op::AddNorm { x: branch, norm, out: x });
+            }
+            Join::Streams(site) => self.push(site.write(branch)),
         }
         Ok(())
     }
@@ -181,7 +250,7 @@ impl<'g> Builder<'g> {
         draft: Option<Draft>,
     ) -> Result<(Program, Weights), LoadError> {
         let weights = self.bind.finish(&def.architecture, &def.reserved)?;
-        let Self { ops, buffers, attentions, deltas, .. } = self;
-        Ok((Program { ops, buffers, attentions, deltas, logits, hidden, draft }, weights))
+        let Self { ops, buffers, attentions, deltas, indexes, ngrams, .. } = self;
+        Ok((Program { ops, buffers, attentions, deltas, indexes, ngrams, logits, hidden, draft }, weights))
     }
 }

@@ -342,6 +342,14 @@ impl EngineBuilder {
             })?;
             page_bytes += Bytes::of(1, shape.key_page_bytes() + shape.value_page_bytes());
         }
+        for index in &program.indexes {
+            let shape = index.shape().map_err(|_| LoadError::UnsupportedConfig {
+                key: format!("{}.attention.indexer", def.architecture),
+                value: format!("{} values, blocks of {}", index.width, index.block),
+                supported: "a multiple of 16 values, blocks that divide 64 positions",
+            });
+            page_bytes += Bytes::of(shape?.page_len(), size_of::<f32>());
+        }
         let question = Question {
             gguf: &gguf,
             def: &def,

@@ -24,7 +24,7 @@ pub(crate) struct Fixture {
 }
 
 /// Every one.
-pub(crate) const ALL: [&str; 14] = [
+pub(crate) const ALL: [&str; 18] = [
     "llama-small-bf16",
     "llama-k-q8_0",
     "qwen2-k-q4_k_m",
@@ -39,6 +39,10 @@ pub(crate) const ALL: [&str; 14] = [
     "deepseek2-small-bf16",
     "deepseek2-k-q8_0",
     "deepseek2-k-q4_k_m",
+    "qwen4exp-small-bf16",
+    "qwen4exp-k-q4_k_m",
+    "glm5next-small-bf16",
+    "glm5next-k-q4_k_m",
 ];
 
 /// Where the crate was built, or below the working directory where that is another machine.

@@ -5,7 +5,7 @@ use super::lanes::{Kernel, LANES, Lanes, dispatch};
 use super::math::{exp, silu};
 
 /// What the gate goes through before it multiplies the other half.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[non_exhaustive]
 pub enum Activation {
     /// `z / (1 + e^-z)`.
@@ -17,6 +17,11 @@ pub enum Activation {
     Gelu,
     /// `max(z, 0)`.
     Relu,
+    /// [`Silu`](Self::Silu) of `min(z, limit)`, and the other half within the limit on both sides.
+    ClampedSilu {
+        /// The limit.
+        limit: f32,
+    },
 }
 
 impl Activation {
@@ -27,19 +32,40 @@ impl Activation {
             Self::GeluTanh => dispatch(isa, Gate { f: GeluTanh, gate, up, out }),
             Self::Gelu => dispatch(isa, Gate { f: Gelu, gate, up, out }),
             Self::Relu => dispatch(isa, Gate { f: Relu, gate, up, out }),
+            Self::ClampedSilu { limit } => dispatch(isa, Gate { f: ClampedSilu(limit), gate, up, out }),
         }
     }
 }
 
-/// A function of one variable.
+/// A function of one variable, and what becomes of what it multiplies.
 trait Function {
     fn of<V: Lanes>(&self, z: V, constant: impl Fn(f32) -> V) -> V;
+
+    #[inline(always)]
+    fn other<V: Lanes>(&self, up: V, _: impl Fn(f32) -> V) -> V {
+        up
+    }
 }
 
 struct Silu;
 struct GeluTanh;
 struct Gelu;
 struct Relu;
+struct ClampedSilu(f32);
+
+impl Function for ClampedSilu {
+    #[inline(always)]
+    fn of<V: Lanes>(&self, z: V, constant: impl Fn(f32) -> V) -> V {
+        let limit = constant(self.0);
+        silu(z.if_less(limit, z, limit).nan_of(z))
+    }
+
+    #[inline(always)]
+    fn other<V: Lanes>(&self, up: V, constant: impl Fn(f32) -> V) -> V {
+        let limit = constant(self.0);
+        up.if_less(limit, up, limit).max(constant(-self.0)).nan_of(up)
+    }
+}
 
 impl Function for Silu {
     #[inline(always)]
@@ -98,16 +124,17 @@ impl<F: Function> Kernel for Gate<'_, F> {
         let step = |gate: &[f32; LANES], up: &[f32; LANES], out: &mut [f32; LANES]| {
             // SAFETY: arrays of 16 values; the caller promises the instruction set.
             unsafe {
-                let z = V::load(gate.as_ptr());
-                let value = self
-                    .f
-                    .of(
-                        z,
-                        #[inline(always)]
-                        |c| V::splat(c),
-                    )
-                    .mul(V::load(up.as_ptr()));
-                value.store(out.as_mut_ptr());
+                let up = self.f.other(
+                    V::load(up.as_ptr()),
+                    #[inline(always)]
+                    |c| V::splat(c),
+                );
+                let value = self.f.of(
+                    V::load(gate.as_ptr()),
+                    #[inline(always)]
+                    |c| V::splat(c),
+                );
+                value.mul(up).store(out.as_mut_ptr());
             }
         };
         let (gates, gate_rest) = self.gate.as_chunks();
@@ -155,10 +182,31 @@ mod tests {
                 0.5 * z * (1.0 + erf)
             }
             Activation::Relu => z.max(0.0),
+            Activation::ClampedSilu { limit } => {
+                let z = z.min(f64::from(limit));
+                z / (1.0 + (-z).exp())
+            }
         }
     }
 
-    const ALL: [Activation; 4] = [Activation::Silu, Activation::GeluTanh, Activation::Gelu, Activation::Relu];
+    const ALL: [Activation; 5] = [
+        Activation::Silu,
+        Activation::GeluTanh,
+        Activation::Gelu,
+        Activation::Relu,
+        Activation::ClampedSilu { limit: 2.0 },
+    ];
+
+    #[test]
+    fn limits_hold_on_both_sides() {
+        let up = [-3.0, -2.0, 0.5, 2.0, 7.0, f32::NAN];
+        let mut out = [0.0; 6];
+        Activation::ClampedSilu { limit: 2.0 }.gate(Isa::detect(), &[100.0; 6], &up, &mut out);
+        let two = 2.0 / (1.0 + (-2.0_f32).exp());
+        let expected = [-2.0, -2.0, 0.5, 2.0, 2.0].map(|up| up * two);
+        assert!(out.iter().zip(expected).all(|(out, expected)| (out - expected).abs() < 1e-6), "{out:?}");
+        assert!(out[5].is_nan());
+    }
 
     #[test]
     fn near_the_real_functions() {

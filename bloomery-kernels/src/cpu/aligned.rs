@@ -37,6 +37,12 @@ impl Aligned {
     }
 
     /// All whole f32 values.
+    #[must_use]
+    pub fn values(&self) -> &[f32] {
+        &bytemuck::cast_slice(&self.lines)[..self.bytes / size_of::<f32>()]
+    }
+
+    /// All whole f32 values.
     pub fn values_mut(&mut self) -> &mut [f32] {
         let count = self.bytes / size_of::<f32>();
         &mut bytemuck::cast_slice_mut(&mut self.lines)[..count]

@@ -5,25 +5,40 @@ use bloomery_kernels::cpu::{Aligned, KernelError, KvLayer, KvLayerMut, KvShape};
 use crate::state::PageId;
 
 /// Pages of equal size. Memory that a session never reaches is never used.
-struct Pages {
+pub(super) struct Pages {
     memory: Aligned,
     size: usize,
 }
 
 impl Pages {
-    fn new(pages: usize, size: usize) -> Self {
+    /// Of `size` bytes each.
+    pub(super) fn new(pages: usize, size: usize) -> Self {
         Self { memory: Aligned::zeroed(pages * size), size }
     }
 
-    fn page(&self, page: PageId) -> &[u8] {
+    pub(super) fn size(&self) -> usize {
+        self.size
+    }
+
+    /// All of them, for kernels.
+    pub(super) fn values(&self) -> &[f32] {
+        self.memory.values()
+    }
+
+    /// As [`values`](Self::values), to be written to.
+    pub(super) fn values_mut(&mut self) -> &mut [f32] {
+        self.memory.values_mut()
+    }
+
+    pub(super) fn page(&self, page: PageId) -> &[u8] {
         &self.memory.bytes()[page as usize * self.size..][..self.size]
     }
 
-    fn page_mut(&mut self, page: PageId) -> &mut [u8] {
+    pub(super) fn page_mut(&mut self, page: PageId) -> &mut [u8] {
         &mut self.memory.bytes_mut()[page as usize * self.size..][..self.size]
     }
 
-    fn copy(&mut self, from: PageId, to: PageId) {
+    pub(super) fn copy(&mut self, from: PageId, to: PageId) {
         let (size, from) = (self.size, from as usize * self.size);
         self.memory.bytes_mut().copy_within(from..from + size, to as usize * size);
     }

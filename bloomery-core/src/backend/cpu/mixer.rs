@@ -2,12 +2,14 @@
 
 use std::ops::Range;
 
-use bloomery_kernels::cpu::{AttentionSpec, DeltaInput, DeltaRun, HeadSpec, KernelError, RopeTable};
+use bloomery_kernels::cpu::{
+    AttentionSpec, DeltaInput, DeltaRows, DeltaRun, HeadSpec, KernelError, RopeTable,
+};
 
 use super::model::Model;
 use super::step::Step;
 use crate::backend::Batch;
-use crate::program::{Attention, AttentionId, Buffer, DeltaId, Gain};
+use crate::program::{Attention, AttentionId, Buffer, DeltaId, Gain, Qkv};
 use crate::weights::HeadsId;
 
 /// Rows of the step by sequence, and what becomes of their states.
@@ -41,7 +43,7 @@ impl Runs {
     }
 
     /// As the kernel takes them.
-    fn views(&self) -> Vec<DeltaRun<'_>> {
+    pub(super) fn views(&self) -> Vec<DeltaRun<'_>> {
         let view = |run: &Run| DeltaRun {
             first: run.rows.start,
             rows: run.rows.len(),
@@ -52,14 +54,13 @@ impl Runs {
     }
 }
 
-/// The table of a layer's rotation, made when the first layer asks for it.
-fn table<'t>(
+/// The table of a rotation, made when the first layer asks for it.
+pub(super) fn table<'t>(
     tables: &'t mut [Option<RopeTable>],
     model: &Model,
-    id: AttentionId,
+    rope: usize,
     positions: &[u32],
 ) -> Result<&'t RopeTable, KernelError> {
-    let rope = model.rope(id);
     let table = match tables[rope].take() {
         Some(table) => table,
         None => RopeTable::new(&model.ropes[rope], positions)?,
@@ -77,7 +78,7 @@ impl Step<'_> {
     ) -> Result<(), KernelError> {
         let (mut queries, mut keys) = (self.take(q), self.take(k));
         let attention = self.model.attention(id);
-        let mut spec = HeadSpec::rope(table(&mut self.tables, self.model, id, self.batch.positions)?);
+        let mut spec = HeadSpec::rope(table(&mut self.tables, self.model, self.model.rope(id), self.batch.positions)?);
         spec.q_norm = attention.q_norm.map(|norm| self.model.norm(norm));
         spec.k_norm = attention.k_norm.map(|norm| self.model.norm(norm));
         spec.rope_first = attention.rope_first;
@@ -96,7 +97,7 @@ impl Step<'_> {
         id: AttentionId,
     ) -> Result<(), KernelError> {
         let (mut queries, mut latents) = (self.take(q), self.take(kv));
-        let table = table(&mut self.tables, self.model, id, self.batch.positions)?;
+        let table = table(&mut self.tables, self.model, self.model.rope(id), self.batch.positions)?;
         let (norm, mut cache) = (self.model.norm(norm), self.caches[id.0].write()?);
         self.cpu.latent_append(&mut queries, &mut latents, norm, table, &mut cache, &self.slots)?;
         self.put(q, queries);
@@ -105,12 +106,18 @@ impl Step<'_> {
     }
 
     pub(super) fn attend(&mut self, q: Buffer, id: AttentionId, out: Buffer) -> Result<(), KernelError> {
-        let Attention { heads, scale, window, .. } = *self.model.attention(id);
+        let Attention { heads, scale, window, index, .. } = *self.model.attention(id);
         let mut spec = AttentionSpec::new(heads, scale);
         spec.window = window.map(|window| u32::try_from(window).unwrap_or(u32::MAX));
         self.write(out, |step, rows| {
             let (cache, queries) = (step.caches[id.0].read()?, &step.buffers[q.index]);
-            step.cpu.attention(queries, &spec, &cache, &step.views, rows, &mut step.scratch.attention)
+            let mut masked = Vec::new();
+            if index.is_some() {
+                masked.extend_from_slice(&step.views);
+                masked.iter_mut().enumerate().for_each(|(row, view)| view.mask = step.masks.row(row));
+            }
+            let views = if index.is_some() { &masked } else { &step.views };
+            step.cpu.attention(queries, &spec, &cache, views, rows, &mut step.scratch.attention)
         })
     }
 
@@ -125,13 +132,18 @@ impl Step<'_> {
 
     pub(super) fn delta(
         &mut self,
-        [qkv, z, beta, alpha]: [Buffer; 4],
+        qkv: Qkv,
+        [z, beta, alpha]: [Buffer; 3],
         id: DeltaId,
         out: Buffer,
     ) -> Result<(), KernelError> {
         self.write(out, |step, rows| {
             let read = |buffer: Buffer| step.buffers[buffer.index].as_slice();
-            let input = DeltaInput { qkv: read(qkv), z: read(z), beta: read(beta), alpha: read(alpha) };
+            let qkv = match qkv {
+                Qkv::Joined(all) => DeltaRows::Joined(read(all)),
+                Qkv::Apart(kinds) => DeltaRows::Apart(kinds.map(read)),
+            };
+            let input = DeltaInput { qkv, z: read(z), beta: read(beta), alpha: read(alpha) };
             let (delta, runs) = (&step.model.deltas[id.0], step.runs.views());
             let states = step.states[id.0].values();
             step.cpu.delta(delta, &input, &runs, states, rows, &mut step.scratch.delta)

@@ -3,19 +3,24 @@
 mod block;
 mod cache;
 mod heads;
+mod index;
 mod mixer;
 mod model;
 mod states;
 mod step;
+mod streams;
 
-use bloomery_kernels::cpu::{AttentionScratch, Cpu, DeltaScratch, KernelError, Pool, Routes, Scratch};
+use bloomery_kernels::cpu::{
+    AttentionScratch, Cpu, DeltaScratch, KernelError, Masks, NgramScratch, Pool, Routes, Scratch,
+};
 
 use super::{Answer, Backend, Batch, Readback};
 use crate::error::{EngineError, LoadError};
 use crate::plan::Plan;
-use crate::program::{Op, Program};
+use crate::program::{NgramLayer, Op, Program};
 use crate::state::{PageId, StateId};
 use cache::LayerCache;
+use index::LayerIndex;
 use model::Model;
 use states::LayerStates;
 use step::Step;
@@ -25,7 +30,10 @@ pub(crate) struct CpuBackend {
     cpu: Cpu,
     model: Model,
     caches: Vec<LayerCache>,
-    /// Those of delta layers, then what the model's block carries on.
+    indexes: Vec<LayerIndex>,
+    /// Which positions the rows of the step see in the next attention layer.
+    masks: Masks,
+    /// Those of delta layers, then of n-grams, then what the model's block carries on.
     states: Vec<LayerStates>,
     buffers: Vec<Vec<f32>>,
     routes: Routes,
@@ -38,6 +46,7 @@ struct Scratches {
     products: Scratch,
     attention: AttentionScratch,
     delta: DeltaScratch,
+    ngrams: NgramScratch,
 }
 
 impl CpuBackend {
@@ -52,11 +61,19 @@ impl CpuBackend {
             .iter()
             .map(|attention| Ok(LayerCache::new(attention.cache_shape(kv)?, pages)))
             .collect::<Result<_, KernelError>>()?;
+        let indexes = program
+            .indexes
+            .iter()
+            .map(|index| Ok(LayerIndex::new(index.shape()?, pages)))
+            .collect::<Result<_, KernelError>>()?;
+        let window = program.ngrams.as_ref().map(NgramLayer::state_len);
         let carried = program.draft.as_ref().map(|draft| draft.carried);
-        let lens = model.deltas.iter().map(|delta| delta.shape().state_len()).chain(carried);
+        let lens = model.deltas.iter().map(|delta| delta.shape().state_len()).chain(window).chain(carried);
         Ok(Self {
             cpu: Cpu::new(Pool::new(threads), isa, numerics),
             caches,
+            indexes,
+            masks: Masks::default(),
             states: lens.map(|len| LayerStates::new(len, slots)).collect(),
             buffers: vec![Vec::new(); program.buffers.len()],
             routes: Routes::default(),
@@ -76,7 +93,7 @@ impl Backend for CpuBackend {
         // The head is the last op; hidden states are what it would have read.
         let wants_hidden = batch.want == Readback::Hidden;
         let (ops, last) = match (wants_hidden, program.ops.split_last()) {
-            (true, Some((_, ops))) => (ops, Some(&program.hidden.op)),
+            (true, Some((_, ops))) => (ops, program.hidden.op.as_ref()),
             _ => (program.ops.as_slice(), None),
         };
         // What the block wants of every step comes before the last rows are taken.
@@ -113,10 +130,12 @@ impl Backend for CpuBackend {
 
     fn copy_page(&mut self, from: PageId, to: PageId) {
         self.caches.iter_mut().for_each(|cache| cache.copy_page(from, to));
+        self.indexes.iter_mut().for_each(|index| index.copy_page(from, to));
     }
 
     fn read_page(&mut self, page: PageId, out: &mut Vec<u8>) {
         self.caches.iter().for_each(|cache| cache.read_page(page, out));
+        self.indexes.iter().for_each(|index| index.read_page(page, out));
     }
 
     fn write_page(&mut self, page: PageId, mut bytes: &[u8]) {
@@ -125,10 +144,16 @@ impl Backend for CpuBackend {
             cache.write_page(page, now);
             bytes = rest;
         }
+        for index in &mut self.indexes {
+            let (now, rest) = bytes.split_at(index.page_bytes());
+            index.write_page(page, now);
+            bytes = rest;
+        }
     }
 
     fn page_bytes(&self) -> usize {
-        self.caches.iter().map(LayerCache::page_bytes).sum()
+        let caches: usize = self.caches.iter().map(LayerCache::page_bytes).sum();
+        caches + self.indexes.iter().map(LayerIndex::page_bytes).sum::<usize>()
     }
 
     fn state_bytes(&self) -> usize {

@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use bloomery_gguf::Gguf;
-use bloomery_kernels::cpu::{Delta, DeltaShape, DeltaWeights, KernelError, Matrix, Norm, RopeSpec, Stack};
+use bloomery_kernels::cpu::{
+    Delta, DeltaGate, DeltaShape, DeltaWeights, KernelError, Matrix, Norm, RopeSpec, Stack,
+};
 
 use super::heads::HeadMatrices;
 use crate::backend::rope::rope_spec;
+use crate::def::{Decay, OutGate};
 use crate::error::LoadError;
 use crate::plan::Plan;
-use crate::program::{self, Attention, AttentionId, Gain, Program};
+use crate::program::{self, Attention, AttentionId, Gain, IndexId, Pooling, Program};
 use crate::weights::{HeadsId, MatrixId, StackId, VectorId, Weights};
 
 pub(super) struct Model {
@@ -23,6 +26,10 @@ pub(super) struct Model {
     pub(super) ropes: Vec<RopeSpec>,
     /// The rotation of every attention layer.
     rope_of: Vec<usize>,
+    /// The rotation of every index that has one.
+    pub(super) index_rope_of: Vec<usize>,
+    /// `[taps][channels]`: the convolution over n-grams.
+    pub(super) ngram_taps: Vec<f32>,
 }
 
 impl Model {
@@ -36,16 +43,36 @@ impl Model {
             .map(|id| HeadMatrices::new(&weights, &gguf, id, numerics))
             .collect::<Result<_, _>>()?;
         let deltas = program.deltas.iter().map(|delta| prepare(delta, &vectors)).collect::<Result<_, _>>()?;
-        let (mut ropes, mut rope_of) = (Vec::<RopeSpec>::new(), Vec::new());
-        for attention in &program.attentions {
-            let factors = attention.factors.map_or_else(Vec::new, |id| vectors[id.index()].clone());
-            let spec = rope_spec(&attention.rope, factors);
-            rope_of.push(ropes.iter().position(|other| *other == spec).unwrap_or_else(|| {
+        let mut ropes = Vec::new();
+        let mut number = |spec: RopeSpec| {
+            ropes.iter().position(|other| *other == spec).unwrap_or_else(|| {
                 ropes.push(spec);
                 ropes.len() - 1
-            }));
-        }
-        Ok(Self { gguf, program, weights, vectors, heads, deltas, ropes, rope_of })
+            })
+        };
+        let of_attention = |attention: &Attention| {
+            let factors = attention.factors.map_or_else(Vec::new, |id| vectors[id.index()].clone());
+            rope_spec(&attention.rope, factors)
+        };
+        let rope_of = program.attentions.iter().map(|attention| number(of_attention(attention))).collect();
+        let index_rope_of = program
+            .indexes
+            .iter()
+            .map(|index| match &index.pooling {
+                Pooling::Mean { rope, .. } => number(rope_spec(rope, Vec::new())),
+                Pooling::Softmax { .. } => usize::MAX,
+            })
+            .collect();
+        let ngram_taps = program.ngrams.as_ref().map_or_else(Vec::new, |layer| {
+            let (conv, taps) = (&vectors[layer.conv.index()], layer.hash.taps);
+            (0..taps).flat_map(|tap| conv.iter().skip(tap).step_by(taps).copied()).collect()
+        });
+        Ok(Self { gguf, program, weights, vectors, heads, deltas, ropes, rope_of, index_rope_of, ngram_taps })
+    }
+
+    /// The rotation of an index that has one.
+    pub(super) fn index_rope(&self, id: IndexId) -> &RopeSpec {
+        &self.ropes[self.index_rope_of[id.0]]
     }
 
     pub(super) fn matrix(&self, id: MatrixId) -> Result<Matrix<'_>, KernelError> {
@@ -83,11 +110,20 @@ fn prepare(delta: &program::Delta, vectors: &[Vec<f32>]) -> Result<Delta, Kernel
     let net = &delta.net;
     let vector = |id: VectorId| vectors[id.index()].as_slice();
     let shape = DeltaShape::new(net.key_heads, net.value_heads, net.head_dim, net.taps)?;
+    let conv = delta.conv.iter().map(|&id| vector(id)).collect::<Vec<_>>().concat();
     let weights = DeltaWeights {
-        conv: vector(delta.conv),
+        conv: &conv,
         decay: vector(delta.decay),
         dt_bias: vector(delta.dt),
         norm: Norm { gain: vector(delta.norm.gain), eps: delta.norm.norm.eps },
+        bound: match net.decay {
+            Decay::Head => None,
+            Decay::Channel { bound } => Some(bound),
+        },
+        gate: match net.gate {
+            OutGate::Silu => DeltaGate::Silu,
+            OutGate::Sigmoid => DeltaGate::Sigmoid,
+        },
     };
     Delta::new(shape, &weights)
 }

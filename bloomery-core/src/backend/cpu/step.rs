@@ -1,11 +1,12 @@
 //! One step under way.
 
 use bloomery_kernels::cpu::{
-    Activation, Cpu, Experts, Ffn, KernelError, Part, RopeTable, RouterGroups, RouterScore, RouterSpec,
+    Activation, Cpu, Experts, Ffn, KernelError, Masks, Part, RopeTable, RouterGroups, RouterScore, RouterSpec,
     RouterWeights, Routes, RowSlot, RowView,
 };
 
 use super::cache::LayerCache;
+use super::index::LayerIndex;
 use super::mixer::Runs;
 use super::model::Model;
 use super::states::LayerStates;
@@ -19,6 +20,8 @@ pub(super) struct Step<'a> {
     pub(super) cpu: &'a Cpu,
     pub(super) model: &'a Model,
     pub(super) caches: &'a mut [LayerCache],
+    pub(super) indexes: &'a mut [LayerIndex],
+    pub(super) masks: &'a mut Masks,
     pub(super) states: &'a mut [LayerStates],
     pub(super) buffers: &'a mut [Vec<f32>],
     pub(super) routes: &'a mut Routes,
@@ -41,12 +44,14 @@ impl<'a> Step<'a> {
                 offset: (position % PAGE) as u32,
             })
             .collect();
-        let views = rows().map(|(position, pages)| RowView { pages, len: position as u32 + 1 }).collect();
+        let views = rows().map(|(position, pages)| RowView { pages, len: position as u32 + 1, mask: None }).collect();
         let has_states = !backend.states.is_empty();
         Self {
             cpu: &backend.cpu,
             model: &backend.model,
             caches: &mut backend.caches,
+            indexes: &mut backend.indexes,
+            masks: &mut backend.masks,
             states: &mut backend.states,
             buffers: &mut backend.buffers,
             routes: &mut backend.routes,
@@ -99,8 +104,10 @@ impl<'a> Step<'a> {
 
     pub(super) fn run(&mut self, op: &Op) -> Result<(), KernelError> {
         match op {
-            Op::Embed { table, scale, out } => self.write(*out, |step, rows| {
-                step.cpu.embed_scaled(step.model.matrix(*table)?, step.batch.tokens, *scale, rows)
+            Op::Embed { table, scale, copies, out } => self.write(*out, |step, rows| {
+                let copied: Vec<u32> =
+                    step.batch.tokens.iter().flat_map(|&token| std::iter::repeat_n(token, *copies)).collect();
+                step.cpu.embed_scaled(step.model.matrix(*table)?, &copied, *scale, rows)
             }),
             Op::Project { x, norm, parts } => self.project(*x, *norm, parts),
             Op::RopeAppend { q, k, v, attention } => self.rope_append(*q, *k, *v, *attention),
@@ -113,7 +120,7 @@ impl<'a> Step<'a> {
             }
             Op::LatentAppend { q, kv, norm, attention } => self.latent_append(*q, *kv, *norm, *attention),
             Op::Delta { qkv, z, beta, alpha, delta, out } => {
-                self.delta([*qkv, *z, *beta, *alpha], *delta, *out)
+                self.delta(*qkv, [*z, *beta, *alpha], *delta, *out)
             }
             Op::Previous { x, out } => self.previous(*x, *out),
             Op::Carried { out } => self.carried(*out),
@@ -132,6 +139,20 @@ impl<'a> Step<'a> {
             Op::AddNorm { x, norm, out } => self.write(*out, |step, rows| {
                 step.cpu.add_norm(&step.buffers[x.index], step.rows(x), step.model.norm(*norm), rows)
             }),
+            Op::IndexAppend { keys, gates, index } => self.index_append(*keys, *gates, *index),
+            Op::Select { q, weights, index } => self.select(*q, *weights, *index),
+            Op::StreamNorm { x, norm, streams, out } => self.stream_norm(*x, *norm, *streams, *out),
+            Op::ScaledSilu { x, scale } => self.write(*x, |step, rows| {
+                step.cpu.scaled_silu(rows, *scale);
+                Ok(())
+            }),
+            Op::GatedMean { x, gate, streams, out } => self.gated_mean(*x, *gate, *streams, *out),
+            Op::Inject { y, weights, streams, x } => self.inject(*y, *weights, *streams, *x),
+            Op::HyperRead { x, weights, hyper, out } => self.hyper_read(*x, *weights, *hyper, *out),
+            Op::HyperWrite { y, weights, hyper, x } => self.hyper_write(*y, *weights, *hyper, *x),
+            Op::StreamMean { x, streams, out } => self.stream_mean(*x, *streams, *out),
+            Op::Ngrams { out } => self.ngrams(*out),
+            Op::NgramMix { key, value, x } => self.ngram_mix(*key, *value, *x),
             Op::Route { x, norm, normed, router, used } => self.route(*x, *norm, *normed, router, *used),
             Op::Experts { normed, experts, out } => self.experts(*normed, experts, *out),
             Op::Gated { normed, gated, out } => self.gated(*normed, gated, *out),
@@ -161,7 +182,7 @@ impl<'a> Step<'a> {
     fn route(
         &mut self,
         x: Buffer,
-        norm: Gain,
+        norm: Option<Gain>,
         normed: Buffer,
         router: &Routing,
         used: usize,
@@ -174,13 +195,15 @@ impl<'a> Step<'a> {
         };
         spec.groups =
             router.spec.groups.map(|groups| RouterGroups { count: groups.count, used: groups.used });
-        self.write(normed, |step, rows| {
-            let (count, norm) = (step.rows(&x), step.model.norm(norm));
-            step.cpu.rms_norm(&step.buffers[x.index], count, norm, rows)?;
-            let bias = router.bias.map(|id| step.model.vector(id));
-            let router = RouterWeights { matrix: step.model.matrix(router.weight)?, bias };
-            step.cpu.route(rows, count, router, &spec, step.routes, &mut step.scratch.products)
-        })
+        if let Some(norm) = norm {
+            self.write(normed, |step, rows| {
+                step.cpu.rms_norm(&step.buffers[x.index], step.rows(&x), step.model.norm(norm), rows)
+            })?;
+        }
+        let bias = router.bias.map(|id| self.model.vector(id));
+        let router = RouterWeights { matrix: self.model.matrix(router.weight)?, bias };
+        let (rows, count) = (&self.buffers[normed.index], self.rows(&normed));
+        self.cpu.route(rows, count, router, &spec, self.routes, &mut self.scratch.products)
     }
 
     fn experts(&mut self, normed: Buffer, stacks: &ExpertStacks, out: Buffer) -> Result<(), KernelError> {
@@ -216,5 +239,6 @@ fn activation(act: Act) -> Activation {
     match act {
         Act::Silu => Activation::Silu,
         Act::GeluTanh => Activation::GeluTanh,
+        Act::ClampedSilu { limit } => Activation::ClampedSilu { limit },
     }
 }

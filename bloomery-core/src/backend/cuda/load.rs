@@ -35,7 +35,7 @@ pub(super) struct Use {
 /// By the matrices' numbers.
 pub(super) fn uses(program: &Program, matrices: usize) -> Vec<Use> {
     let mut uses = vec![Use::default(); matrices];
-    for op in program.ops.iter().chain([&program.hidden.op]) {
+    for op in program.ops.iter().chain(&program.hidden.op) {
         match op {
             Op::Embed { table, .. } => uses[table.index()].table = true,
             Op::Project { parts, .. } => {
@@ -58,7 +58,18 @@ pub(super) fn uses(program: &Program, matrices: usize) -> Vec<Use> {
             | Op::Previous { .. }
             | Op::Carried { .. }
             | Op::Pair { .. }
-            | Op::Experts { .. } => {}
+            | Op::Experts { .. }
+            | Op::IndexAppend { .. }
+            | Op::Select { .. }
+            | Op::StreamNorm { .. }
+            | Op::ScaledSilu { .. }
+            | Op::GatedMean { .. }
+            | Op::Inject { .. }
+            | Op::HyperRead { .. }
+            | Op::HyperWrite { .. }
+            | Op::StreamMean { .. }
+            | Op::Ngrams { .. }
+            | Op::NgramMix { .. } => {}
         }
     }
     uses
@@ -99,7 +110,7 @@ pub(super) fn load(
         .vector_ids()
         .map(|id| {
             let mut values = weights.vector(gguf, id)?;
-            if let Some(delta) = program.deltas.iter().find(|delta| delta.conv == id) {
+            if let Some(delta) = program.deltas.iter().find(|delta| delta.conv.contains(&id)) {
                 values = by_tap(&values, delta.net.taps);
             }
             let memory = device.alloc(values.len())?;

@@ -6,7 +6,8 @@ use bloomery_kernels::cuda::{TILE_ROWS, embeds, multiplies};
 
 use super::load::{stored_bytes, uses};
 use super::ops::{add_norm, attend, delta, per_head, rope, route};
-use crate::program::{Op, Program};
+use crate::def::Act;
+use crate::program::{ExpertStacks, Gated, Op, Program};
 use crate::units::Bytes;
 use crate::weights::{MatrixId, Packed, Weights};
 
@@ -112,12 +113,17 @@ impl Check<'_> {
                 (!embeds(table.format)).then(|| without(table, "token table"))
             }
             Op::Project { parts, .. } => parts.iter().find_map(|part| self.matrix(part.weight)),
+            Op::Route { norm: None, .. } => Some("a router without a norm before it".to_owned()),
             Op::Route { router, used, .. } => route::unsupported(router, &self.matrices, *used),
             Op::Absorb { keys: heads, .. } | Op::PerHead { weights: heads, .. } => {
                 per_head::unsupported(self.weights, *heads)
             }
             Op::RopeAppend { attention, .. } => rope::unsupported(&self.program.attentions[attention.0]),
             Op::AddNorm { x, .. } => add_norm::unsupported(*x),
+            Op::Gated { gated: Gated { act: Act::ClampedSilu { .. }, .. }, .. }
+            | Op::Experts { experts: ExpertStacks { act: Act::ClampedSilu { .. }, .. }, .. } => {
+                Some("a clamped activation".to_owned())
+            }
             Op::Gated { gated, .. } if gated.share.is_some() && !gated.accumulate => {
                 Some("a shared expert whose result is not added".to_owned())
             }
@@ -126,6 +132,19 @@ impl Check<'_> {
                 ids.iter()
                     .find_map(|id| self.matrix(*id))
                     .or_else(|| alike(&self.matrices[gated.gate.index()], &self.matrices[gated.up.index()]))
+            }
+            Op::IndexAppend { .. }
+            | Op::Select { .. }
+            | Op::StreamNorm { .. }
+            | Op::ScaledSilu { .. }
+            | Op::GatedMean { .. }
+            | Op::Inject { .. }
+            | Op::HyperRead { .. }
+            | Op::HyperWrite { .. }
+            | Op::StreamMean { .. }
+            | Op::Ngrams { .. }
+            | Op::NgramMix { .. } => {
+                Some(op.name().to_owned())
             }
             Op::Experts { .. }
             | Op::LatentAppend { .. }

@@ -48,7 +48,7 @@ pub(super) fn body(frame: &Frame<'_>) -> Result<Vec<Stage>, CudaError> {
             Op::Take { .. } if frame.outputs == 0 => break,
             Op::Attend { .. } if frame.outputs == 0 && matches!(ops.peek(), Some(Op::Take { .. })) => break,
             Op::Take { .. } if frame.takes_all() => {}
-            Op::Embed { table, scale, out } => {
+            Op::Embed { table, scale, out, .. } => {
                 stages.push(Stage::new("embed", embed::launches(frame, *table, *scale, *out)?))
             }
             Op::Project { x, norm, parts } => {
@@ -71,7 +71,8 @@ pub(super) fn body(frame: &Frame<'_>) -> Result<Vec<Stage>, CudaError> {
                 }
                 _ => stages.push(Stage::new("norm", norm::launches(frame, *x, *gain, *out)?)),
             },
-            Op::Route { x, norm, normed, router, used } => {
+            Op::Route { norm: None, .. } => {}
+            Op::Route { x, norm: Some(norm), normed, router, used } => {
                 let share = share_of(ops.clone(), *normed);
                 let launches = route::launches(frame, [*x, *normed], *norm, (*router, share), *used)?;
                 let routed = Some((*used, frame.rows_of(x.rows)));
@@ -93,7 +94,7 @@ pub(super) fn body(frame: &Frame<'_>) -> Result<Vec<Stage>, CudaError> {
                 layer += 1;
             }
             Op::Delta { qkv, z, beta, alpha, delta, out } => {
-                let launches = delta::launches(frame, [*qkv, *z, *beta, *alpha], *delta, *out)?;
+                let launches = delta::launches(frame, *qkv, [*z, *beta, *alpha], *delta, *out)?;
                 stages.push(Stage::new("delta", launches));
             }
             Op::AddNorm { x, norm, out } => {
@@ -122,6 +123,18 @@ pub(super) fn body(frame: &Frame<'_>) -> Result<Vec<Stage>, CudaError> {
             }
             // Of a block that guesses, which does not run here.
             Op::Previous { .. } | Op::Carried { .. } | Op::Pair { .. } => {}
+            // There are no kernels for these: such programs are refused.
+            Op::IndexAppend { .. }
+            | Op::Select { .. }
+            | Op::StreamNorm { .. }
+            | Op::ScaledSilu { .. }
+            | Op::GatedMean { .. }
+            | Op::Inject { .. }
+            | Op::HyperRead { .. }
+            | Op::HyperWrite { .. }
+            | Op::StreamMean { .. }
+            | Op::Ngrams { .. }
+            | Op::NgramMix { .. } => {}
         }
     }
     Ok(stages)
@@ -150,7 +163,7 @@ pub(super) fn head(frame: &Frame<'_>, first: usize, rows: usize) -> Result<Stage
 /// Hidden states of the outputs, in place of the head.
 pub(super) fn states(frame: &Frame<'_>) -> Result<Stage, CudaError> {
     let launches = match &frame.model.program.hidden.op {
-        Op::Norm { x, norm, out } => norm::launches(frame, *x, *norm, *out)?,
+        Some(Op::Norm { x, norm, out }) => norm::launches(frame, *x, *norm, *out)?,
         _ => Vec::new(),
     };
     Ok(Stage::new("states", launches))

@@ -148,6 +148,7 @@ impl Server {
             activation: match stacks.act {
                 Act::Silu => Activation::Silu,
                 Act::GeluTanh => Activation::GeluTanh,
+                Act::ClampedSilu { limit } => Activation::ClampedSilu { limit },
             },
         };
         self.spent.bytes += self.distinct() * self.expert_bytes(layer);

@@ -63,6 +63,7 @@ fn step(backend: &mut dyn Backend, tokens: &[u32], first: usize) -> Result<Vec<f
     let pages: Vec<PageId> = (0..PAGES as PageId).collect();
     let positions: Vec<u32> = (first as u32..).take(tokens.len()).collect();
     let batch = Batch {
+        before: &[],
         tokens,
         positions: &positions,
         sequences: &vec![0; tokens.len()],

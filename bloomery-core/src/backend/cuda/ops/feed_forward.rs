@@ -87,6 +87,7 @@ pub(in crate::backend::cuda) fn block(
         activation: match act {
             Act::Silu => Activation::Silu,
             Act::GeluTanh => Activation::GeluTanh,
+            Act::ClampedSilu { limit } => Activation::ClampedSilu { limit },
         },
         out: frame.span(out)?,
         accumulate: true,
