@@ -29,6 +29,8 @@ mod error;
 mod head;
 mod json;
 mod maths;
+mod memory;
+mod pieces;
 mod question;
 mod reading;
 mod render;
