@@ -30,6 +30,7 @@ mod head;
 mod json;
 mod maths;
 mod memory;
+pub(crate) mod part;
 mod pieces;
 mod question;
 mod reading;

@@ -178,9 +178,11 @@ fn now(threads: usize) -> f64 {
 #[ignore = "measures the published size: 2 GB, and best in release"]
 fn speed() {
     let dims = Dims { hidden: 4096, width: 1024, feed_forward: 4096, heads: 16, routing: 2, decoder: 4 };
-    for threads in [1] {
+    for threads in [1, 2] {
         let seat = seat(dims, None, threads);
-        for (length, options) in [(1973, vec![4, 3, 2])] {
+        for (length, options) in
+            [(1100, vec![2; 5]), (1973, vec![4, 3, 2]), (4000, vec![2; 5]), (4000, vec![140])]
+        {
             let prompt = prompt(length, &options);
             let hidden = Noise(3).values(512 * dims.hidden, 2.0);
             let mut best = (f64::MAX, f64::MAX);
