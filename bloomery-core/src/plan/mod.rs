@@ -64,6 +64,8 @@ pub struct Plan {
     pub(crate) host: HostFacts,
     /// Why the model is not on a card where one was possible.
     pub(crate) why: Option<String>,
+    /// Why the model's block for the next tokens is left out, if it is.
+    pub(crate) no_block: Option<String>,
     pub(crate) placement: Placement,
     pub(crate) card: Option<Card>,
     /// Of a model whose experts are on both sides: those of [`Placement::Split`], and no others.
@@ -204,9 +206,13 @@ impl fmt::Display for Plan {
             write!(f, "; {predicted}")?;
         }
         match (&self.why, self.placement) {
-            (Some(why), Placement::Cpu) => write!(f, "; no card: {why}"),
-            (Some(why), _) => write!(f, "; not whole on the card: {why}"),
-            (None, _) => Ok(()),
+            (Some(why), Placement::Cpu) => write!(f, "; no card: {why}")?,
+            (Some(why), _) => write!(f, "; not whole on the card: {why}")?,
+            (None, _) => {}
+        }
+        match &self.no_block {
+            Some(why) => write!(f, "; without the block for the next tokens: {why}"),
+            None => Ok(()),
         }
     }
 }

@@ -20,6 +20,7 @@ mod attention;
 mod candidates;
 mod delta;
 mod device;
+mod draft;
 mod embed;
 #[cfg(test)]
 mod emulated;
@@ -60,6 +61,7 @@ pub use attention::{Attend, AttendScratch, AttendTiles};
 pub use candidates::Candidates;
 pub use delta::{Delta, DeltaShape};
 pub use device::{Device, DeviceInfo};
+pub use draft::{Carry, Pair};
 pub use embed::Embed;
 pub use error::CudaError;
 pub use experts::{FeedForward, Routed};

@@ -2,7 +2,7 @@
 
 use bloomery_kernels::cpu::KvType;
 
-use super::ops::{attend, candidates, delta, feed_forward, project, route};
+use super::ops::{attend, candidates, delta, feed_forward, pair, project, route};
 use crate::program::{Op, Program, Rows};
 use crate::sampling::MOST_CANDIDATES;
 use crate::units::Bytes;
@@ -70,7 +70,7 @@ impl Sizes {
             delta: 0,
             readers: 0,
             shares: 0,
-            recurrent: !program.deltas.is_empty(),
+            recurrent: program.state_len() > 0,
             select,
         };
         for attention in &program.attentions {
@@ -83,10 +83,14 @@ impl Sizes {
             sizes.delta = sizes.delta.max(floats);
             sizes.readers = sizes.readers.max(words);
         }
-        for op in &program.ops {
+        for op in program.all_ops() {
             let (experts, gate, down) = match op {
                 Op::Project { x, .. } => {
                     sizes.workspace = sizes.workspace.max(project::workspace_bytes(rows, x.cols));
+                    continue;
+                }
+                Op::Pair { x, .. } => {
+                    sizes.workspace = sizes.workspace.max(pair::workspace_bytes(rows, *x));
                     continue;
                 }
                 Op::Route { used, router, .. } => {

@@ -3,54 +3,24 @@
 //! The model is the small Qwen3.5 one of the other tests, joined with a block of random weights; what the block says is from a float64
 //! program written from the architecture's description, which agrees with llama.cpp on such files.
 
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+#[path = "../../../tests/common/block.rs"]
+mod joined;
+#[cfg(feature = "cuda")]
+mod on_card;
 
-use bloomery_gguf::{Gguf, Writer};
 use bloomery_kernels::cpu::Numerics;
-use serde_json::Value;
 
 use crate::draft::{Block, Drafts};
 use crate::engine::{Engine, Guess};
 use crate::generate::Params;
 use crate::plan::Placement;
 use crate::session::Session;
+use joined::{Joined, expected, ids};
 
-fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/models").join(name)
-}
-
-/// The small model's keys and tensors, and over them those of the block.
 fn engine(sessions: usize) -> Engine {
-    static FILES: AtomicUsize = AtomicUsize::new(0);
-    let [trunk, block] =
-        ["qwen35moe-small-bf16.gguf", "mtp-qwen35moe-bf16.gguf"].map(|name| Gguf::open(data(name)).unwrap());
-    let mut writer = Writer::new();
-    for gguf in [&trunk, &block] {
-        for (key, value) in gguf.metadata().iter() {
-            writer.set(key, value.clone());
-        }
-        for tensor in gguf.tensors() {
-            writer.tensor(&tensor.name, &tensor.dims, tensor.format, gguf.data(tensor).to_vec()).unwrap();
-        }
-    }
-    let name =
-        format!("bloomery-block-{}-{}.gguf", std::process::id(), FILES.fetch_add(1, Ordering::Relaxed));
-    let file = std::env::temp_dir().join(name);
-    writer.write_file(&file).unwrap();
-    let builder = Engine::builder(file.as_path()).placement(Placement::Cpu).numerics(Numerics::Exact);
-    let engine = builder.sessions(sessions).plan().unwrap().load(|_| {}).unwrap();
-    // The mapping stays.
-    std::fs::remove_file(&file).unwrap();
-    engine
-}
-
-fn expected() -> Value {
-    serde_json::from_slice(&std::fs::read(data("mtp-qwen35moe-bf16.json")).unwrap()).unwrap()
-}
-
-fn ids(value: &Value) -> Vec<u32> {
-    value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
+    let file = Joined::write();
+    let builder = Engine::builder(file.path()).placement(Placement::Cpu).numerics(Numerics::Exact);
+    builder.sessions(sessions).plan().unwrap().load(|_| {}).unwrap()
 }
 
 #[test]
