@@ -208,7 +208,7 @@ impl Program {
     pub(crate) fn bytes_per_token(&self, weights: &Weights) -> Bytes {
         let mut used_now = 0;
         let mut total = Bytes::default();
-        for op in &self.ops {
+        for op in self.step_ops() {
             match op {
                 Op::Embed { .. }
                 | Op::RopeAppend { .. }

@@ -125,6 +125,12 @@ impl Plan {
         self.why.as_deref()
     }
 
+    /// Why the model's own block for the next tokens is left out, if it has one and the device does not run it.
+    #[must_use]
+    pub fn no_block(&self) -> Option<&str> {
+        self.no_block.as_deref()
+    }
+
     /// What the plan takes of host memory. Of a model that is on a card as a whole the file's mapping is not part of that.
     #[must_use]
     pub fn host_need(&self) -> Bytes {

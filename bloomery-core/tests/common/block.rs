@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bloomery_gguf::{Gguf, Writer};
+use bloomery_gguf::{Format, Gguf, Writer};
 use serde_json::Value;
 
 /// Where the crate was built, or below the working directory where that is another machine.
@@ -19,6 +19,11 @@ pub(crate) struct Joined(PathBuf);
 impl Joined {
     /// The small model's keys and tensors, and over them those of the block.
     pub(crate) fn write() -> Self {
+        Self::write_with(|_, format, data| (format, data.to_vec()))
+    }
+
+    /// The same with tensors as `edit` has them, by name.
+    pub(crate) fn write_with(edit: impl Fn(&str, Format, &[u8]) -> (Format, Vec<u8>)) -> Self {
         static FILES: AtomicUsize = AtomicUsize::new(0);
         let parts = ["qwen35moe-small-bf16.gguf", "mtp-qwen35moe-bf16.gguf"];
         let mut writer = Writer::new();
@@ -27,7 +32,8 @@ impl Joined {
                 writer.set(key, value.clone());
             }
             for tensor in gguf.tensors() {
-                writer.tensor(&tensor.name, &tensor.dims, tensor.format, gguf.data(tensor).to_vec()).unwrap();
+                let (format, data) = edit(&tensor.name, tensor.format, gguf.data(tensor));
+                writer.tensor(&tensor.name, &tensor.dims, format, data).unwrap();
             }
         }
         let (process, number) = (std::process::id(), FILES.fetch_add(1, Ordering::Relaxed));

@@ -90,8 +90,10 @@ impl Carry {
 /// `out[t] = [norm_0(x_0[t]) ; norm_1(x_1[t])]`: each half has the bits of a norm for itself.
 #[derive(Debug, Clone)]
 pub struct Pair {
-    /// `[rows][cols]` each, with the norm's gain `[cols]` and epsilon.
-    pub halves: [(Span<f32>, (Span<f32>, f32)); 2],
+    /// `[rows][cols]` each.
+    pub x: [Span<f32>; 2],
+    /// `[cols]` and the epsilon of each.
+    pub norms: [(Span<f32>, f32); 2],
     /// Values of a half: a multiple of 8.
     pub cols: usize,
     /// `[rows][2][cols]`; neither of the halves.
@@ -104,7 +106,7 @@ impl Pair {
     /// # Errors
     /// [`CudaError::Contract`] when lengths, multiples or alignments do not fit.
     pub fn launch(&self, _info: &DeviceInfo) -> Result<Launch, CudaError> {
-        let Self { halves, cols, out } = self;
+        let Self { x, norms, cols, out } = self;
         let (name, cols) = (PAIR.name, *cols);
         let whole = cols > 0 && cols.is_multiple_of(8) && cols <= i32::MAX as usize;
         CudaError::require(name, "columns", cols as u64, whole, || "a multiple of 8".to_owned())?;
@@ -113,7 +115,7 @@ impl Pair {
         CudaError::require(name, "rows", rows as u64, fits, || "1 to 2^30 - 1".to_owned())?;
         CudaError::equal(name, "values of the output", out.len() as u64, (2 * rows * cols) as u64)?;
         let (mut addresses, mut uses) = (out.address(), vec![out.memory().clone()]);
-        for (x, (gain, _)) in halves {
+        for (x, (gain, _)) in x.iter().zip(norms) {
             CudaError::equal(name, "values of a half", x.len() as u64, (rows * cols) as u64)?;
             CudaError::equal(name, "values of the gain", gain.len() as u64, cols as u64)?;
             let apart = out.address() != x.address();
@@ -125,12 +127,12 @@ impl Pair {
         }
         let rule = || "a multiple of 16".to_owned();
         CudaError::require(name, "an address", addresses, addresses.is_multiple_of(16), rule)?;
-        let [(first, (first_gain, first_eps)), (second, (second_gain, second_eps))] = halves;
+        let [first, second] = norms;
         let args = PairArgs {
-            x: [first.address(), second.address()],
-            gain: [first_gain.address(), second_gain.address()],
+            x: [x[0].address(), x[1].address()],
+            gain: [first.0.address(), second.0.address()],
             out: out.address(),
-            eps: [*first_eps, *second_eps],
+            eps: [first.1, second.1],
             cols: cols as u32,
             reserved: 0,
         };

@@ -7,6 +7,8 @@
 mod joined;
 #[cfg(feature = "cuda")]
 mod on_card;
+#[cfg(feature = "cuda")]
+mod plans;
 
 use bloomery_kernels::cpu::Numerics;
 
@@ -21,6 +23,21 @@ fn engine(sessions: usize) -> Engine {
     let file = Joined::write();
     let builder = Engine::builder(file.path()).placement(Placement::Cpu).numerics(Numerics::Exact);
     builder.sessions(sessions).plan().unwrap().load(|_| {}).unwrap()
+}
+
+/// With a tensor of the block in a format that there are no products of on a card.
+#[cfg(feature = "cuda")]
+fn unsupported() -> Joined {
+    use bloomery_gguf::Format;
+    Joined::write_with(|name, format, data| match name.ends_with("nextn.eh_proj.weight") {
+        false => (format, data.to_vec()),
+        true => {
+            assert_eq!(format, Format::BF16);
+            let value = |half: &[u8; 2]| f32::from_bits(u32::from(u16::from_le_bytes(*half)) << 16);
+            let values = data.as_chunks().0.iter().map(value);
+            (Format::F64, values.flat_map(|value| f64::from(value).to_le_bytes()).collect())
+        }
+    })
 }
 
 #[test]

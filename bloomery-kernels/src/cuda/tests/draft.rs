@@ -136,8 +136,8 @@ fn pairs_have_the_bits_of_norms() {
             let expected: Vec<f32> =
                 (0..2 * rows).flat_map(|half| normed[half % 2][half / 2 * cols..][..cols].to_vec()).collect();
             let out = place.poison::<f32>(2 * rows * cols);
-            let half = |i: usize| (halves[i].span(), (gains[i].span(), eps[i]));
-            let op = Pair { halves: [half(0), half(1)], cols, out: out.span() };
+            let (x, norms) = ([0, 1].map(|i| halves[i].span()), [0, 1].map(|i| (gains[i].span(), eps[i])));
+            let op = Pair { x, norms, cols, out: out.span() };
             place.run(&op.launch(place.info()).unwrap());
             assert_eq!(bits(&place.read(&out)), bits(&expected), "{rows} of {cols}");
         }
@@ -167,11 +167,11 @@ fn bad_calls_are_refused() {
     assert!(refused(Carry { out: part(0..16), ..op.clone() }).ends_with("must be apart from x"));
     assert!(refused(Carry { starts: word(3), ..op.clone() }).contains("starts of sequences"));
     assert!(refused(Carry { states: part(33..49), ..op }).contains("an address"));
-    let half = |range| (part(range), (part(0..8), 1e-6));
-    let op = Pair { halves: [half(0..8), half(8..16)], cols: 8, out: part(16..32) };
+    let norms = [1e-6, 1e-5].map(|eps| (part(0..8), eps));
+    let op = Pair { x: [part(0..8), part(8..16)], norms, cols: 8, out: part(16..32) };
     assert!(op.launch(place.info()).is_ok());
     let refused = |op: Pair| op.launch(place.info()).unwrap_err().to_string();
     assert_eq!(refused(Pair { cols: 4, ..op.clone() }), "pair: columns is 4, must be a multiple of 8");
-    assert!(refused(Pair { halves: [half(0..8), half(8..24)], ..op.clone() }).contains("values of a half"));
-    assert!(refused(Pair { halves: [half(0..8), half(16..24)], ..op }).ends_with("apart from the halves"));
+    assert!(refused(Pair { x: [part(0..8), part(8..24)], ..op.clone() }).contains("values of a half"));
+    assert!(refused(Pair { x: [part(0..8), part(16..24)], ..op }).ends_with("apart from the halves"));
 }

@@ -29,8 +29,11 @@ pub(in crate::backend::cuda) fn launches(
         scale: 1.0,
         out: workspace.cast(),
     };
-    let halves = [(embed.out.clone(), embedding_norm), (frame.span(x)?, norm)];
-    let halves = halves.map(|(rows, norm)| (rows, frame.model.norm(norm)));
-    let pair = Pair { halves, cols: x.cols, out: frame.span(out)? };
+    let pair = Pair {
+        x: [embed.out.clone(), frame.span(x)?],
+        norms: [embedding_norm, norm].map(|norm| frame.model.norm(norm)),
+        cols: x.cols,
+        out: frame.span(out)?,
+    };
     Ok(vec![embed.launch(frame.info)?, pair.launch(frame.info)?])
 }

@@ -2,7 +2,7 @@
 //! and end.
 
 use super::joined::{Joined, expected, ids};
-use super::{Block, Drafts, Engine, Guess, Numerics, Params, Placement, Session};
+use super::{Block, Drafts, Engine, Guess, Numerics, Params, Placement, Session, unsupported};
 use crate::backend::{Answer, Batch, Readback};
 use crate::engine::Readout;
 use crate::plan::Cards;
@@ -185,17 +185,20 @@ fn however_a_prompt_is_cut_the_card_knows_all_of_it() {
 }
 
 #[test]
-fn a_model_on_two_sides_does_without_its_block() {
+fn what_a_card_cannot_run_of_a_block_is_left_out() {
     let Some(cards) = cards() else { return };
-    let file = Joined::write();
-    let plan = Engine::builder(file.path()).placement(Placement::split(0)).cards(cards).plan().unwrap();
-    assert!(plan.to_string().contains("without the block for the next tokens"), "{plan}");
-    let engine = plan.load(|_| {}).unwrap();
-    assert!(!engine.has_block());
-    let drafts = Drafts::Block(Block { most: 3, priced: false });
-    let params = Params { max_tokens: Some(8), ignore_end: true, drafts, ..Params::greedy() };
-    let mut session = engine.session().unwrap();
-    let mut generation = session.generate_tokens(&ids(&expected()["ids"])[..40], &params).unwrap();
-    assert_eq!(generation.by_ref().filter_map(|piece| piece.unwrap().token).count(), 8);
-    assert_eq!(generation.timings().drafted, 0);
+    let [whole, split] =
+        [(unsupported(), Placement::card(0)), (Joined::write(), Placement::split(0))].map(|(file, place)| {
+            let plan = Engine::builder(file.path()).placement(place).cards(cards.clone()).plan().unwrap();
+            plan.load(|_| {}).unwrap()
+        });
+    for engine in [whole, split] {
+        assert!(!engine.has_block());
+        let drafts = Drafts::Block(Block { most: 3, priced: false });
+        let params = Params { max_tokens: Some(8), ignore_end: true, drafts, ..Params::greedy() };
+        let mut session = engine.session().unwrap();
+        let mut generation = session.generate_tokens(&ids(&expected()["ids"])[..40], &params).unwrap();
+        assert_eq!(generation.by_ref().filter_map(|piece| piece.unwrap().token).count(), 8);
+        assert_eq!(generation.timings().drafted, 0);
+    }
 }
