@@ -287,7 +287,7 @@ pub(crate) struct Routing {
 }
 
 /// A model, ready for a backend.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Program {
     pub(crate) ops: Vec<Op>,
     /// Every buffer, by index.
@@ -303,7 +303,7 @@ pub(crate) struct Program {
 }
 
 /// A block that guesses tokens.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Draft {
     /// Where in the program's ops [`follow`](Self::follow) belongs.
     pub(crate) at: usize,
@@ -319,7 +319,7 @@ pub(crate) struct Draft {
 }
 
 /// How hidden states come out in place of logits.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Hidden {
     /// Takes the place of the last op, unless the rows are there without it.
     pub(crate) op: Option<Op>,
@@ -331,7 +331,7 @@ impl Program {
     pub(crate) fn bytes_per_token(&self, weights: &Weights) -> Bytes {
         let mut used_now = 0;
         let mut total = Bytes::default();
-        for op in &self.ops {
+        for op in self.step_ops() {
             match op {
                 Op::Embed { .. }
                 | Op::RopeAppend { .. }
@@ -381,11 +381,57 @@ impl Program {
         total
     }
 
+    /// The ops of a step in order, those for guesses to come among them.
+    pub(crate) fn step_ops(&self) -> impl Iterator<Item = &Op> + Clone {
+        let (at, follow) = self.draft.as_ref().map_or((0, [].as_slice()), |draft| (draft.at, &draft.follow));
+        let (before, after) = self.ops.split_at(at);
+        before.iter().chain(follow).chain(after)
+    }
+
+    /// Those, and the ones of guesses.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn all_ops(&self) -> impl Iterator<Item = &Op> {
+        self.step_ops().chain(self.draft.iter().flat_map(|draft| &draft.ops))
+    }
+
+    /// The program without its block.
+    pub(crate) fn trunk(&self) -> Self {
+        let mut trunk = self.clone();
+        let Some(draft) = trunk.draft.take() else { return trunk };
+        for op in &draft.follow {
+            // Its attention layers are the last, as are their indexes.
+            match op {
+                Op::RopeAppend { attention, .. } | Op::LatentAppend { attention, .. } => {
+                    trunk.attentions.truncate(attention.0);
+                }
+                Op::IndexAppend { index, .. } => trunk.indexes.truncate(index.0),
+                _ => {}
+            }
+        }
+        trunk
+    }
+
     /// Values of a sequence's recurrent state; 0 where there are no recurrent layers.
     pub(crate) fn state_len(&self) -> usize {
         let carried = self.draft.as_ref().map_or(0, |draft| draft.carried);
         let deltas: usize = self.deltas.iter().map(|delta| delta.net.state_len()).sum();
         deltas + self.ngrams.as_ref().map_or(0, NgramLayer::state_len) + carried
+    }
+
+    /// The same in bytes.
+    pub(crate) fn state_bytes(&self) -> Bytes {
+        Bytes::of(self.state_len(), size_of::<f32>())
+    }
+
+    /// Bytes of a page of keys and values of all attention layers, and of their indexes.
+    pub(crate) fn page_bytes(&self, kv: KvType) -> Result<Bytes, KernelError> {
+        let caches = self.attentions.iter().map(|attention| {
+            let shape = attention.cache_shape(kv)?;
+            Ok(Bytes::of(1, shape.key_page_bytes() + shape.value_page_bytes()))
+        });
+        let indexes =
+            self.indexes.iter().map(|index| Ok(Bytes::of(index.shape()?.page_len(), size_of::<f32>())));
+        caches.chain(indexes).sum()
     }
 
     /// Bytes of all buffers for steps of `rows` rows of which `outputs` want logits.

@@ -24,7 +24,7 @@ pub(super) fn mean(
         parts.push(Projection { weight, bias: None, out, accumulate: false });
     }
     builder.push(Op::Project { x, norm: x_norm, parts });
-    let id = add(builder, index, pooling);
+    let id = add(builder, scope, index, pooling)?;
     builder.push(Op::IndexAppend { keys, gates: None, index: id });
     builder.push(Op::Select { q, weights: None, index: id });
     Ok(id)
@@ -67,13 +67,24 @@ pub(super) fn weighed(
     let weight = builder.bind.matrix(&scope.tensor("indexer.attn_q_b.weight"), q.cols, latent.cols)?;
     let part = Projection { weight, bias: None, out: q, accumulate: false };
     builder.push(Op::Project { x: latent, norm: Some(latent_norm), parts: vec![part] });
-    let id = add(builder, index, pooling);
+    let id = add(builder, scope, index, pooling)?;
     builder.push(Op::IndexAppend { keys, gates: Some(gates), index: id });
     builder.push(Op::Select { q, weights: Some(weights), index: id });
     Ok(id)
 }
 
-fn add(builder: &mut Builder<'_>, index: &def::Index, pooling: Pooling) -> IndexId {
+fn add(
+    builder: &mut Builder<'_>,
+    scope: &Scope,
+    index: &def::Index,
+    pooling: Pooling,
+) -> Result<IndexId, LoadError> {
     let def::Index { heads, width, block, keep, .. } = *index;
-    builder.index(Index { heads, width, block, keep, pooling })
+    let index = Index { heads, width, block, keep, pooling };
+    index.shape().map_err(|_| LoadError::UnsupportedConfig {
+        key: scope.tensor("indexer"),
+        value: format!("{width} values, blocks of {block} positions"),
+        supported: "a multiple of 16 values, blocks that divide 64 positions",
+    })?;
+    Ok(builder.index(index))
 }
