@@ -223,8 +223,12 @@ pub(crate) enum Op {
     Previous { x: Buffer, out: Buffer },
     /// `out[t]` = what the state of row `t`'s sequence has of [`Previous`](Self::Previous).
     Carried { out: Buffer },
-    /// `out[t] = [embedding_norm(table[token[t]]) ; norm(x[t])]`.
-    Pair { table: MatrixId, embedding_norm: Gain, x: Buffer, norm: Gain, out: Buffer },
+    /// `out[t] = [embedding_norm(table[token[t]]) ; norm(x[t])]`, for every stream of `x`.
+    Pair { table: MatrixId, embedding_norm: Gain, x: Buffer, norm: Gain, streams: usize, out: Buffer },
+    /// `out[t][s] = W x[t][s]`.
+    ProjectStreams { x: Buffer, part: Projection, streams: usize },
+    /// `out = x`.
+    Copy { x: Buffer, out: Buffer },
     /// `to` = the rows of `from` whose logits are wanted.
     Take { from: Buffer, to: Buffer },
     /// `out = norm(x)`.
@@ -268,6 +272,8 @@ impl Op {
         match self {
             Self::IndexAppend { .. } | Self::Select { .. } => "an index over blocks of positions",
             Self::StreamNorm { .. }
+            | Self::ProjectStreams { .. }
+            | Self::Copy { .. }
             | Self::ScaledSilu { .. }
             | Self::GatedMean { .. }
             | Self::Inject { .. } => "residual streams behind gates",
@@ -355,7 +361,9 @@ impl Program {
                 | Op::HyperWrite { .. }
                 | Op::StreamMean { .. }
                 | Op::Ngrams { .. }
-                | Op::NgramMix { .. } => {}
+                | Op::NgramMix { .. }
+                | Op::Copy { .. } => {}
+                Op::ProjectStreams { part, .. } => total += weights.matrix_bytes(part.weight),
                 Op::Absorb { keys: heads, .. } | Op::PerHead { weights: heads, .. } => {
                     total += weights.heads_bytes(*heads);
                 }

@@ -3,7 +3,7 @@
 
 use super::{Arch, Keys};
 use crate::def::{
-    Act, Bias, Decay, DeltaNet, Dense, Ffn, Index, Layer, Mixer, Mixing, Mla, ModelDef, Moe, Norm, OutGate,
+    Act, Bias, Decay, DeltaNet, Dense, Ffn, Index, Layer, Mixer, Mixing, Mla, ModelDef, Moe, NextToken, Norm, OutGate,
     Pairs, Pooling, Shared, Streams,
 };
 use crate::error::LoadError;
@@ -43,8 +43,13 @@ fn build(keys: &Keys<'_>) -> Result<ModelDef, LoadError> {
         eps: values.f32("hyper_connection.epsilon")?,
     };
     let streams = Streams { count: keys.positive("hyper_connection.count")?, mixing };
-    let reserved = (count..blocks).map(|block| format!("blk.{block}.")).collect();
-    Ok(ModelDef { streams: Some(streams), reserved, ..keys.model(layers)? })
+    let draft = match drafting {
+        0 => None,
+        _ => Some(NextToken { block: count, layer: layer(count)? }),
+    };
+    // Of several blocks the first is the one that follows the trunk.
+    let reserved = (count + 1..blocks).map(|block| format!("blk.{block}.")).collect();
+    Ok(ModelDef { streams: Some(streams), draft, reserved, ..keys.model(layers)? })
 }
 
 /// A limit of 0 is none.

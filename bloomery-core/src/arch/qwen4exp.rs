@@ -3,7 +3,7 @@
 use super::qwen35::{delta, kinds, sections};
 use super::{Arch, Keys};
 use crate::def::{
-    Act, DeltaNet, Dense, Ffn, Gqa, Index, Layer, Mixer, Mixing, ModelDef, Moe, Ngrams, OutGate, Pairs,
+    Act, DeltaNet, Dense, Ffn, Gqa, Index, Layer, Mixer, Mixing, ModelDef, Moe, NextToken, Ngrams, OutGate, Pairs,
     Pooling, Router, Shared, Streams,
 };
 use crate::error::LoadError;
@@ -29,14 +29,19 @@ fn build(keys: &Keys<'_>) -> Result<ModelDef, LoadError> {
         keys.layer(mixer, ffn.clone())
     };
     let layers = is_delta.iter().zip(&ratios).map(layer).collect::<Result<Vec<Layer>, LoadError>>()?;
+    let draft = match ratios.get(count) {
+        Some(ratio) => Some(NextToken { block: count, layer: layer((&false, ratio))? }),
+        None => None,
+    };
     let ngrams = ngrams(keys)?;
     if let Some(ngrams) = ngrams.as_ref().filter(|ngrams| is_delta.get(ngrams.layer) != Some(&true)) {
         return Err(keys.unsupported("ple.layers", ngrams.layer, "a layer with a delta net"));
     }
     let low_rank = keys.positive("hyper_connection.low_rank")?;
     let streams = Streams { count: keys.positive("hyper_connection.count")?, mixing: Mixing::Gated { low_rank } };
-    let reserved = (count..blocks).map(|block| format!("blk.{block}.")).collect();
-    Ok(ModelDef { streams: Some(streams), ngrams, reserved, ..keys.model(layers)? })
+    // Of several blocks the first is the one that follows the trunk.
+    let reserved = (count + 1..blocks).map(|block| format!("blk.{block}.")).collect();
+    Ok(ModelDef { streams: Some(streams), ngrams, draft, reserved, ..keys.model(layers)? })
 }
 
 fn moe(keys: &Keys<'_>) -> Result<Moe, LoadError> {

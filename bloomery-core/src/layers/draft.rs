@@ -1,7 +1,7 @@
 //! A block that guesses tokens: its keys and values for every row of a step, and the passes that guess.
 
-use super::{Builder, Join, Scope, feed_forward, gqa};
-use crate::def::{Mixer, ModelDef, NextToken};
+use super::{Builder, Join, Scope, feed_forward, gqa, mla, streams};
+use crate::def::{Mixer, ModelDef, NextToken, Streams};
 use crate::error::LoadError;
 use crate::program::{Buffer, Draft, Gain, Op, Projection, Rows};
 use crate::weights::MatrixId;
@@ -10,8 +10,8 @@ use crate::weights::MatrixId;
 pub(super) struct Trunk {
     pub(super) table: MatrixId,
     pub(super) head: MatrixId,
-    /// Before the head.
-    pub(super) norm: Gain,
+    /// Before the head; none where that reads streams.
+    pub(super) norm: Option<Gain>,
     /// The residual after the last layer.
     pub(super) x: Buffer,
     pub(super) logits: Buffer,
@@ -25,28 +25,23 @@ pub(super) fn emit(
     trunk: Trunk,
 ) -> Result<Draft, LoadError> {
     let scope = Scope { index: next.block, hidden: def.hidden, last: false, join: Join::Add };
-    let Mixer::Gqa(mixer) = &next.layer.mixer else {
-        let (key, value) = (format!("blk.{}", next.block), format!("{:?}", next.layer.mixer));
-        return Err(LoadError::UnsupportedConfig {
-            key,
-            value,
-            supported: "attention with heads of its own",
-        });
-    };
     let at = builder.ops.len();
     let states = builder.buffer("states", def.hidden, Rows::All);
-    builder.push(Op::Norm { x: trunk.x, norm: trunk.norm, out: states });
+    match trunk.norm {
+        Some(norm) => builder.push(Op::Norm { x: trunk.x, norm, out: states }),
+        None => builder.push(Op::Copy { x: trunk.x, out: states }),
+    }
     let carried = builder.buffer("carried", def.hidden, Rows::All);
     builder.push(Op::Previous { x: states, out: carried });
 
     let shared = builder.ops.len();
-    let x = input(builder, &scope, def, next, (trunk.table, carried))?;
+    let x = input(builder, &scope, def, next, (trunk.table, carried, 1))?;
     let norm = builder.gain(&scope.tensor("attn_norm.weight"), next.layer.norm, def.hidden)?;
-    let heads = gqa::append(builder, &scope, mixer, Some(norm), x)?;
+    let heads = append(builder, &scope, &next.layer.mixer, Some(norm), x)?;
 
     // What comes next is no part of a step.
     let end = builder.ops.len();
-    gqa::attend(builder, &scope, mixer, heads, x)?;
+    attend(builder, &scope, &next.layer.mixer, heads, x)?;
     let name = format!("{}.weight", next.layer.ffn_norm);
     // Blocks of small dense models may end with attention.
     if builder.bind.has(&scope.tensor(&name)) {
@@ -54,30 +49,112 @@ pub(super) fn emit(
         feed_forward(builder, &scope, &next.layer.ffn, Some(norm), x)?;
     }
     head(builder, &scope, def, next, (trunk, x, carried))?;
+    Ok(finish(builder, (at, shared, end), carried))
+}
+
+/// As [`emit`], of a block whose residual has streams, and which goes on from all of those of the row before.
+pub(super) fn emit_streams(
+    builder: &mut Builder<'_>,
+    def: &ModelDef,
+    (next, streams): (&NextToken, &Streams),
+    trunk: Trunk,
+) -> Result<Draft, LoadError> {
+    let scope = Scope { index: next.block, hidden: def.hidden, last: false, join: Join::Add };
+    let at = builder.ops.len();
+    let carried = builder.buffer("carried", trunk.x.cols, Rows::All);
+    builder.push(Op::Previous { x: trunk.x, out: carried });
+
+    let shared = builder.ops.len();
+    let x = input(builder, &scope, def, next, (trunk.table, carried, streams.count))?;
+    let (read, site) = streams::read(builder, &scope, streams, next.layer.norm, ("hc_attn", x))?;
+    let scope = Scope { join: Join::Streams(site), ..scope };
+    let heads = append(builder, &scope, &next.layer.mixer, None, read)?;
+
+    let end = builder.ops.len();
+    attend(builder, &scope, &next.layer.mixer, heads, read)?;
+    let (read, site) = streams::read(builder, &scope, streams, next.layer.norm, ("hc_ffn", x))?;
+    let scope = Scope { join: Join::Streams(site), ..scope };
+    feed_forward(builder, &scope, &next.layer.ffn, None, read)?;
+    builder.push(Op::Copy { x, out: carried });
+    // Names in the wild, the published one first.
+    let own = ["nextn.hc_head", "nextn.hc"].map(|prefix| scope.tensor(prefix));
+    let own = own.into_iter().find(|prefix| builder.bind.has(&format!("{prefix}_norm.weight")));
+    let prefix = own.unwrap_or_else(|| "output_hc".to_owned());
+    let (read, _) = streams::head(builder, def, streams, (&prefix, x))?;
+    let weight = own_or(builder, &scope.tensor("nextn.shared_head_head.weight"), def, trunk.head)?;
+    let part = Projection { weight, bias: None, out: trunk.logits, accumulate: false };
+    builder.push(Op::Project { x: read, norm: None, parts: vec![part] });
+    Ok(finish(builder, (at, shared, end), carried))
+}
+
+/// Takes the ops of guesses out: those from `shared` on, of which the ones before `end` are also part of every step.
+fn finish(builder: &mut Builder<'_>, (at, shared, end): (usize, usize, usize), carried: Buffer) -> Draft {
     let guessing = builder.ops.split_off(end);
     let mut ops = vec![Op::Carried { out: carried }];
     ops.extend_from_slice(&builder.ops[shared..]);
     ops.extend(guessing);
-    Ok(Draft { at, follow: builder.ops.split_off(at), ops, carried: def.hidden })
+    Draft { at, follow: builder.ops.split_off(at), ops, carried: carried.cols }
 }
 
-/// The normed embedding beside the normed state of the row before, brought to the model's width.
+/// What attention of the block reads.
+enum Appended {
+    Heads(gqa::Heads),
+    Latents(mla::Latents),
+}
+
+fn append(
+    builder: &mut Builder<'_>,
+    scope: &Scope,
+    mixer: &Mixer,
+    norm: Option<Gain>,
+    x: Buffer,
+) -> Result<Appended, LoadError> {
+    match mixer {
+        Mixer::Gqa(gqa) => Ok(Appended::Heads(gqa::append(builder, scope, gqa, norm, x)?)),
+        Mixer::Mla(mla) => Ok(Appended::Latents(mla::append(builder, scope, mla, norm, x)?)),
+        Mixer::Delta(net) => {
+            let (key, value) = (format!("blk.{}", scope.index), format!("{net:?}"));
+            Err(LoadError::UnsupportedConfig { key, value, supported: "attention" })
+        }
+    }
+}
+
+fn attend(
+    builder: &mut Builder<'_>,
+    scope: &Scope,
+    mixer: &Mixer,
+    appended: Appended,
+    x: Buffer,
+) -> Result<(), LoadError> {
+    match (mixer, appended) {
+        (Mixer::Gqa(gqa), Appended::Heads(heads)) => gqa::attend(builder, scope, gqa, heads, x)?,
+        (Mixer::Mla(mla), Appended::Latents(latents)) => mla::attend(builder, scope, mla, latents, x)?,
+        _ => x,
+    };
+    Ok(())
+}
+
+/// The normed embedding beside the normed state of the row before, brought to the model's width: stream by stream where there are
+/// several.
 fn input(
     builder: &mut Builder<'_>,
     scope: &Scope,
     def: &ModelDef,
     next: &NextToken,
-    (table, carried): (MatrixId, Buffer),
+    (table, carried, streams): (MatrixId, Buffer, usize),
 ) -> Result<Buffer, LoadError> {
     let table = own_or(builder, &scope.tensor("nextn.embed_tokens.weight"), def, table)?;
     let embedding_norm = builder.gain(&scope.tensor("nextn.enorm.weight"), next.layer.norm, def.hidden)?;
-    let norm = builder.gain(&scope.tensor("nextn.hnorm.weight"), next.layer.norm, def.hidden)?;
-    let pair = builder.buffer("pair", 2 * def.hidden, Rows::All);
-    builder.push(Op::Pair { table, embedding_norm, x: carried, norm, out: pair });
-    let out = builder.buffer("guess", def.hidden, Rows::All);
+    let norm = builder.gain(&scope.tensor("nextn.hnorm.weight"), next.layer.norm, carried.cols)?;
+    let pair = builder.buffer("pair", 2 * carried.cols, Rows::All);
+    builder.push(Op::Pair { table, embedding_norm, x: carried, norm, streams, out: pair });
+    let out = builder.buffer("guess", carried.cols, Rows::All);
     let weight = builder.bind.matrix(&scope.tensor("nextn.eh_proj.weight"), def.hidden, 2 * def.hidden)?;
     let part = Projection { weight, bias: None, out, accumulate: false };
-    builder.push(Op::Project { x: pair, norm: None, parts: vec![part] });
+    builder.push(match streams {
+        1 => Op::Project { x: pair, norm: None, parts: vec![part] },
+        _ => Op::ProjectStreams { x: pair, part, streams },
+    });
     Ok(out)
 }
 
@@ -90,9 +167,9 @@ fn head(
     (trunk, x, carried): (Trunk, Buffer, Buffer),
 ) -> Result<(), LoadError> {
     let own = scope.tensor("nextn.shared_head_norm.weight");
-    let norm = match builder.bind.has(&own) {
-        true => builder.gain(&own, next.layer.norm, def.hidden)?,
-        false => trunk.norm,
+    let norm = match (builder.bind.has(&own), trunk.norm) {
+        (false, Some(norm)) => norm,
+        _ => builder.gain(&own, next.layer.norm, def.hidden)?,
     };
     builder.push(Op::Norm { x, norm, out: carried });
     let weight = own_or(builder, &scope.tensor("nextn.shared_head_head.weight"), def, trunk.head)?;

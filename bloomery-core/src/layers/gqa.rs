@@ -19,11 +19,13 @@ pub(super) fn emit(
 }
 
 /// Queries of all rows, whose keys and values are in the cache.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) struct Heads {
     q: Buffer,
     gate: Option<Buffer>,
     attention: AttentionId,
+    /// The choice of positions before attention.
+    select: Option<Op>,
 }
 
 /// Norm and projections, rotary embedding and append.
@@ -53,11 +55,13 @@ pub(super) fn append(
         ),
         None => (None, None),
     };
-    let index = match &gqa.index {
-        None => None,
+    let (index, select) = match &gqa.index {
+        None => (None, None),
         Some(index) => {
             let norm_of_heads = gqa.qk_norm.unwrap_or(Norm { eps: 0.0 });
-            Some(index::mean(builder, scope, index, (norm_of_heads, &gqa.rope), (x, norm))?)
+            let (index, select) =
+                index::mean(builder, scope, index, (norm_of_heads, &gqa.rope), (x, norm))?;
+            (Some(index), Some(select))
         }
     };
     let attention = builder.attention(Attention {
@@ -75,7 +79,7 @@ pub(super) fn append(
         index,
     });
     builder.push(Op::RopeAppend { q, k, v, attention });
-    Ok(Heads { q, gate, attention })
+    Ok(Heads { q, gate, attention, select })
 }
 
 /// Attention and output projection.
@@ -83,10 +87,11 @@ pub(super) fn attend(
     builder: &mut Builder<'_>,
     scope: &Scope,
     gqa: &Gqa,
-    Heads { q, gate, attention }: Heads,
+    Heads { q, gate, attention, select }: Heads,
     x: Buffer,
 ) -> Result<Buffer, LoadError> {
     let out = builder.buffer("attention", q.cols, Rows::All);
+    select.into_iter().for_each(|op| builder.push(op));
     builder.push(Op::Attend { q, attention, out });
     if let Some(gate) = gate {
         builder.push(Op::Gate { x: out, gate });

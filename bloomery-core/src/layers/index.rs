@@ -5,14 +5,14 @@ use crate::def::{self, Norm, Rope};
 use crate::error::LoadError;
 use crate::program::{Buffer, Gain, Index, IndexId, Op, Pooling, Projection, Rows};
 
-/// The index of keys whose mean is a block's.
+/// The index of keys whose mean is a block's, and the choice from it, which belongs before attention.
 pub(super) fn mean(
     builder: &mut Builder<'_>,
     scope: &Scope,
     index: &def::Index,
     (norm, rope): (Norm, &Rope),
     (x, x_norm): (Buffer, Option<Gain>),
-) -> Result<IndexId, LoadError> {
+) -> Result<(IndexId, Op), LoadError> {
     let q_norm = builder.gain(&scope.tensor("indexer.q_norm.weight"), norm, index.width)?;
     let k_norm = builder.gain(&scope.tensor("indexer.k_norm.weight"), norm, index.width)?;
     let pooling = Pooling::Mean { q_norm, k_norm, rope: rope.clone() };
@@ -26,11 +26,10 @@ pub(super) fn mean(
     builder.push(Op::Project { x, norm: x_norm, parts });
     let id = add(builder, scope, index, pooling)?;
     builder.push(Op::IndexAppend { keys, gates: None, index: id });
-    builder.push(Op::Select { q, weights: None, index: id });
-    Ok(id)
+    Ok((id, Op::Select { q, weights: None, index: id }))
 }
 
-/// The index of keys that gates weigh. Queries are products of `latent`.
+/// As [`mean`], of keys that gates weigh. Queries are products of `latent`.
 pub(super) fn weighed(
     builder: &mut Builder<'_>,
     scope: &Scope,
@@ -38,7 +37,7 @@ pub(super) fn weighed(
     eps: f32,
     (x, x_norm): (Buffer, Option<Gain>),
     (latent, latent_norm): (Buffer, Gain),
-) -> Result<IndexId, LoadError> {
+) -> Result<(IndexId, Op), LoadError> {
     let width = index.width;
     let gain = builder.bind.vector(&scope.tensor("indexer.k_norm.weight"), width)?;
     let shift = builder.bind.vector(&scope.tensor("indexer.k_norm.bias"), width)?;
@@ -69,8 +68,7 @@ pub(super) fn weighed(
     builder.push(Op::Project { x: latent, norm: Some(latent_norm), parts: vec![part] });
     let id = add(builder, scope, index, pooling)?;
     builder.push(Op::IndexAppend { keys, gates: Some(gates), index: id });
-    builder.push(Op::Select { q, weights: Some(weights), index: id });
-    Ok(id)
+    Ok((id, Op::Select { q, weights: Some(weights), index: id }))
 }
 
 fn add(

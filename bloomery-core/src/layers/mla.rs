@@ -3,7 +3,7 @@
 use super::{Builder, Scope, index};
 use crate::def::{Mla, Pooling};
 use crate::error::LoadError;
-use crate::program::{Attention, Buffer, Gain, Op, Projection, Rows};
+use crate::program::{Attention, AttentionId, Buffer, Gain, Op, Projection, Rows};
 use crate::weights::{HeadRows, HeadsId};
 
 /// Emits the mixer and returns the residual to go on with.
@@ -14,23 +14,45 @@ pub(super) fn emit(
     norm: Option<Gain>,
     x: Buffer,
 ) -> Result<Buffer, LoadError> {
-    let Mla { heads, nope, latent, value, .. } = *mla;
+    let latents = append(builder, scope, mla, norm, x)?;
+    attend(builder, scope, mla, latents, x)
+}
+
+/// Absorbed queries of all rows, whose latents are in the cache.
+#[derive(Debug)]
+pub(super) struct Latents {
+    q: Buffer,
+    values: HeadsId,
+    attention: AttentionId,
+    /// The choice of positions before attention.
+    select: Option<Op>,
+}
+
+/// Norm and projections, rotary embedding and append.
+pub(super) fn append(
+    builder: &mut Builder<'_>,
+    scope: &Scope,
+    mla: &Mla,
+    norm: Option<Gain>,
+    x: Buffer,
+) -> Result<Latents, LoadError> {
+    let Mla { heads, nope, latent, .. } = *mla;
     let (turning, key_dim) = (mla.rope.dims, latent + mla.rope.dims);
     let q = builder.buffer("q", heads * (nope + turning), Rows::All);
     let kv = builder.buffer("kv", key_dim, Rows::All);
     let latent_row = project(builder, scope, mla, norm, (x, q, kv))?;
-    let index = match (&mla.index, latent_row) {
-        (None, _) => None,
+    let (index, select) = match (&mla.index, latent_row) {
+        (None, _) => (None, None),
         (Some(index), Some(latent_row)) => {
             let Pooling::Softmax { eps } = index.pooling else {
                 let (key, value) = (scope.tensor("indexer"), format!("{:?}", index.pooling));
                 return Err(LoadError::UnsupportedConfig { key, value, supported: "keys that gates weigh" });
             };
-            Some(index::weighed(builder, scope, index, eps, (x, norm), latent_row)?)
+            let (index, select) = index::weighed(builder, scope, index, eps, (x, norm), latent_row)?;
+            (Some(index), Some(select))
         }
         (Some(_), None) => return Err(LoadError::MissingTensor { name: scope.tensor("attn_q_a.weight") }),
     };
-
     let (keys, values) = halves(builder, scope, mla)?;
     let absorbed = builder.buffer("absorbed", heads * key_dim, Rows::All);
     builder.push(Op::Absorb { q, keys, out: absorbed });
@@ -50,8 +72,21 @@ pub(super) fn emit(
     });
     let norm = builder.gain(&scope.tensor("attn_kv_a_norm.weight"), mla.norm, latent)?;
     builder.push(Op::LatentAppend { q: absorbed, kv, norm, attention });
+    Ok(Latents { q: absorbed, values, attention, select })
+}
+
+/// Attention and output projection.
+pub(super) fn attend(
+    builder: &mut Builder<'_>,
+    scope: &Scope,
+    mla: &Mla,
+    Latents { q, values, attention, select }: Latents,
+    x: Buffer,
+) -> Result<Buffer, LoadError> {
+    let Mla { heads, latent, value, .. } = *mla;
     let weighted = builder.buffer("weighted", heads * latent, Rows::All);
-    builder.push(Op::Attend { q: absorbed, attention, out: weighted });
+    select.into_iter().for_each(|op| builder.push(op));
+    builder.push(Op::Attend { q, attention, out: weighted });
     let out = builder.buffer("attention", heads * value, Rows::All);
     builder.push(Op::PerHead { x: weighted, weights: values, out });
     let weight = builder.bind.matrix(&scope.tensor("attn_output.weight"), scope.hidden, heads * value)?;

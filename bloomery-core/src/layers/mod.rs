@@ -14,7 +14,7 @@ use std::collections::HashMap;
 
 use bloomery_gguf::Gguf;
 
-use crate::def::{Decay, Ffn, Mixer, ModelDef, Norm};
+use crate::def::{Decay, Ffn, Mixer, Mixing, ModelDef, Norm};
 use crate::error::LoadError;
 use crate::program::{
     Attention, AttentionId, Buffer, Delta, DeltaId, Draft, Gain, Hidden, Index, IndexId, NgramLayer, Op,
@@ -54,19 +54,23 @@ pub(crate) fn compile(def: &ModelDef, gguf: &Gguf) -> Result<(Program, Weights),
     };
     let bias = builder.bind.bias(def.head_bias, "output.bias", def.vocab)?;
     let logits = builder.buffer("logits", def.vocab, Rows::Outputs);
+    // A block that guesses from all streams comes before they are mixed.
+    let wide = def.streams.filter(|streams| matches!(streams.mixing, Mixing::Gated { .. }));
+    let mut draft = None;
+    if let (Some(streams), Some(next)) = (wide, &def.draft) {
+        let trunk = draft::Trunk { table, head: weight, norm: None, x, logits };
+        draft = Some(draft::emit_streams(&mut builder, def, (next, &streams), trunk)?);
+        x = builder.take(x, "x");
+    }
     let (mut x, norm) = match &def.streams {
-        Some(streams) => streams::head(&mut builder, def, streams, x)?,
+        Some(streams) => streams::head(&mut builder, def, streams, ("output_hc", x))?,
         None => (x, Some(builder.gain("output_norm.weight", def.norm, def.hidden)?)),
     };
-    let draft = match (&def.draft, norm) {
-        (Some(next), Some(norm)) => {
-            let trunk = draft::Trunk { table, head: weight, norm, x, logits };
-            let draft = draft::emit(&mut builder, def, next, trunk)?;
-            x = builder.take(x, "x");
-            Some(draft)
-        }
-        _ => None,
-    };
+    if let (Some(next), Some(_)) = (&def.draft, norm) {
+        let trunk = draft::Trunk { table, head: weight, norm, x, logits };
+        draft = Some(draft::emit(&mut builder, def, next, trunk)?);
+        x = builder.take(x, "x");
+    }
     let head = Projection { weight, bias, out: logits, accumulate: false };
     builder.push(Op::Project { x, norm, parts: vec![head] });
     let hidden = match norm {

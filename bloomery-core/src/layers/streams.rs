@@ -65,7 +65,7 @@ pub(super) fn layer(
 }
 
 /// What a part reads, and where its result goes.
-fn read(
+pub(super) fn read(
     builder: &mut Builder<'_>,
     scope: &Scope,
     streams: &Streams,
@@ -126,17 +126,17 @@ fn gated(
     Ok(())
 }
 
-/// What the head reads, and the norm before it where that is not done yet.
+/// What the head reads, and the norm before it where that is not done yet. `prefix` begins the names of the head's tensors.
 pub(super) fn head(
     builder: &mut Builder<'_>,
     def: &ModelDef,
     streams: &Streams,
-    x: Buffer,
+    (prefix, x): (&str, Buffer),
 ) -> Result<(Buffer, Option<Gain>), LoadError> {
     let out = builder.buffer("read", def.hidden, x.rows);
     match streams.mixing {
         Mixing::Gated { low_rank } => {
-            gated(builder, "output_hc", (streams.count, low_rank), def.norm, (x, None, out))?;
+            gated(builder, prefix, (streams.count, low_rank), def.norm, (x, None, out))?;
             Ok((out, None))
         }
         Mixing::Hyper { .. } => {

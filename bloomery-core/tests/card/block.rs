@@ -13,13 +13,15 @@ use super::common::{Fixture, all_logits};
 use super::{Card, bits, card};
 use joined::{Joined, expected, ids};
 
+const QWEN35: &str = "qwen35moe";
+
 /// Of the fixture with the same trunk, and its texts.
 const TRUNK: &str = "qwen35moe-small-bf16";
 
 const BLOCK: Drafts = Drafts::Block(Block { most: 3, priced: false });
 
 fn engine(card: &Card, sessions: usize) -> Engine {
-    let file = Joined::write();
+    let file = Joined::write(QWEN35);
     let builder = Engine::builder(file.path()).context(Context::Tokens(512)).placement(Placement::card(0));
     builder.cards(card.cards.clone()).sessions(sessions).plan().unwrap().load(|_| {}).unwrap()
 }
@@ -83,7 +85,7 @@ fn logits_routes_and_states_are_those_without_a_block() {
 fn texts_are_the_same_with_the_block_on_a_card() {
     let Some(card) = card() else { return };
     let engine = engine(&card, 1);
-    let prompt = ids(&expected()["ids"]);
+    let prompt = ids(&expected(QWEN35)["ids"]);
     let mut session = engine.session().unwrap();
     for seed in [None, Some(3)] {
         let mut of = |drafts| {
@@ -113,7 +115,7 @@ fn streams_with_the_block_say_what_each_says_alone() {
     let Some(card) = card() else { return };
     let engine = engine(&card, 4);
     // No step has more than 32 rows, where attention rounds otherwise.
-    let all = ids(&expected()["ids"]);
+    let all = ids(&expected(QWEN35)["ids"]);
     let prompts: Vec<&[u32]> = (0..4).map(|i| &all[10 * i..][..5 + i]).collect();
     let alone: Vec<Vec<u32>> = prompts
         .iter()

@@ -1,4 +1,4 @@
-//! A model with a block for the next tokens: the small Qwen3.5 one of the other tests, joined with a block of random weights.
+//! Models with a block for the next tokens: small ones of the other tests, joined with blocks of random weights.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,16 +18,19 @@ pub(crate) struct Joined(PathBuf);
 
 impl Joined {
     /// The small model's keys and tensors, and over them those of the block.
-    pub(crate) fn write() -> Self {
-        Self::write_with(|_, format, data| (format, data.to_vec()))
+    pub(crate) fn write(arch: &str) -> Self {
+        Self::write_with(arch, |_, format, data| (format, data.to_vec()))
     }
 
     /// The same with tensors as `edit` has them, by name.
-    pub(crate) fn write_with(edit: impl Fn(&str, Format, &[u8]) -> (Format, Vec<u8>)) -> Self {
+    pub(crate) fn write_with(
+        arch: &str,
+        edit: impl Fn(&str, Format, &[u8]) -> (Format, Vec<u8>),
+    ) -> Self {
         static FILES: AtomicUsize = AtomicUsize::new(0);
-        let parts = ["qwen35moe-small-bf16.gguf", "mtp-qwen35moe-bf16.gguf"];
+        let parts = [format!("{arch}-small-bf16.gguf"), format!("mtp-{arch}-bf16.gguf")];
         let mut writer = Writer::new();
-        for gguf in parts.map(|name| Gguf::open(data(name)).unwrap()) {
+        for gguf in parts.map(|name| Gguf::open(data(&name)).unwrap()) {
             for (key, value) in gguf.metadata().iter() {
                 writer.set(key, value.clone());
             }
@@ -54,8 +57,8 @@ impl Drop for Joined {
 }
 
 /// A prompt, and what an independent program says that the block guesses within it.
-pub(crate) fn expected() -> Value {
-    serde_json::from_slice(&std::fs::read(data("mtp-qwen35moe-bf16.json")).unwrap()).unwrap()
+pub(crate) fn expected(arch: &str) -> Value {
+    serde_json::from_slice(&std::fs::read(data(&format!("mtp-{arch}-bf16.json"))).unwrap()).unwrap()
 }
 
 /// Token ids of such a file.

@@ -42,22 +42,24 @@ impl Step<'_> {
         })
     }
 
-    /// Normed embeddings beside normed rows.
+    /// Normed embeddings beside normed rows of every stream.
     pub(super) fn pair(
         &mut self,
         (table, embedding_norm): (MatrixId, Gain),
         (x, norm): (Buffer, Gain),
+        streams: usize,
         out: Buffer,
     ) -> Result<(), KernelError> {
-        let (cols, count) = (x.cols, self.rows(&x));
-        let (mut embeddings, mut normed) = (vec![0.0; count * cols], vec![0.0; count * cols]);
-        self.cpu.embed(self.model.matrix(table)?, self.batch.tokens, &mut normed)?;
-        self.cpu.rms_norm(&normed, count, self.model.norm(embedding_norm), &mut embeddings)?;
-        self.cpu.rms_norm(&self.buffers[x.index], count, self.model.norm(norm), &mut normed)?;
+        let (cols, count) = (x.cols / streams, self.rows(&x));
+        let (mut found, mut embeddings) = (vec![0.0; count * cols], vec![0.0; count * cols]);
+        self.cpu.embed(self.model.matrix(table)?, self.batch.tokens, &mut found)?;
+        self.cpu.rms_norm(&found, count, self.model.norm(embedding_norm), &mut embeddings)?;
+        let mut normed = vec![0.0; count * x.cols];
+        self.cpu.stream_norm(&self.buffers[x.index], streams, self.model.norm(norm), &mut normed)?;
         self.write(out, |_, rows| {
-            let halves = embeddings.chunks_exact(cols).zip(normed.chunks_exact(cols));
-            for (pair, (embedding, row)) in rows.chunks_exact_mut(2 * cols).zip(halves) {
-                pair[..cols].copy_from_slice(embedding);
+            let halves = normed.chunks_exact(cols).enumerate();
+            for (pair, (index, row)) in rows.chunks_exact_mut(2 * cols).zip(halves) {
+                pair[..cols].copy_from_slice(&embeddings[index / streams * cols..][..cols]);
                 pair[cols..].copy_from_slice(row);
             }
             Ok(())

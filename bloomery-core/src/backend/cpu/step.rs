@@ -109,7 +109,7 @@ impl<'a> Step<'a> {
                     step.batch.tokens.iter().flat_map(|&token| std::iter::repeat_n(token, *copies)).collect();
                 step.cpu.embed_scaled(step.model.matrix(*table)?, &copied, *scale, rows)
             }),
-            Op::Project { x, norm, parts } => self.project(*x, *norm, parts),
+            Op::Project { x, norm, parts } => self.project_rows(*x, self.rows(x), *norm, parts),
             Op::RopeAppend { q, k, v, attention } => self.rope_append(*q, *k, *v, *attention),
             Op::Attend { q, attention, out } => self.attend(*q, *attention, *out),
             Op::Gate { x, gate } => {
@@ -124,9 +124,16 @@ impl<'a> Step<'a> {
             }
             Op::Previous { x, out } => self.previous(*x, *out),
             Op::Carried { out } => self.carried(*out),
-            Op::Pair { table, embedding_norm, x, norm, out } => {
-                self.pair((*table, *embedding_norm), (*x, *norm), *out)
+            Op::Pair { table, embedding_norm, x, norm, streams, out } => {
+                self.pair((*table, *embedding_norm), (*x, *norm), *streams, *out)
             }
+            Op::ProjectStreams { x, part, streams } => {
+                self.project_rows(*x, self.rows(x) * streams, None, std::slice::from_ref(part))
+            }
+            Op::Copy { x, out } => self.write(*out, |step, rows| {
+                rows.copy_from_slice(&step.buffers[x.index]);
+                Ok(())
+            }),
             Op::Take { from, to } => self.write(*to, |step, rows| {
                 for (to, &row) in rows.chunks_exact_mut(from.cols).zip(step.batch.outputs) {
                     to.copy_from_slice(&step.buffers[from.index][row * from.cols..][..from.cols]);
@@ -159,7 +166,13 @@ impl<'a> Step<'a> {
         }
     }
 
-    fn project(&mut self, x: Buffer, norm: Option<Gain>, parts: &[Projection]) -> Result<(), KernelError> {
+    fn project_rows(
+        &mut self,
+        x: Buffer,
+        rows: usize,
+        norm: Option<Gain>,
+        parts: &[Projection],
+    ) -> Result<(), KernelError> {
         let mut outs: Vec<Vec<f32>> = parts.iter().map(|part| self.take(part.out)).collect();
         let mut kernel_parts = Vec::with_capacity(parts.len());
         for (part, out) in parts.iter().zip(&mut outs) {
@@ -171,7 +184,7 @@ impl<'a> Step<'a> {
             });
         }
         let norm = norm.map(|norm| self.model.norm(norm));
-        let (rows, scratch) = (self.rows(&x), &mut self.scratch.products);
+        let scratch = &mut self.scratch.products;
         self.cpu.project(&self.buffers[x.index], rows, norm, &mut kernel_parts, scratch)?;
         for (part, out) in parts.iter().zip(outs) {
             self.put(part.out, out);

@@ -41,6 +41,7 @@ pub(super) fn uses(program: &Program, matrices: usize) -> Vec<Use> {
             Op::Project { parts, .. } => {
                 parts.iter().for_each(|part| uses[part.weight.index()].product = true);
             }
+            Op::ProjectStreams { part, .. } => uses[part.weight.index()].product = true,
             Op::Route { router, .. } => uses[router.weight.index()].product = true,
             Op::Gated { gated, .. } => {
                 [gated.gate, gated.up, gated.down].iter().for_each(|id| uses[id.index()].product = true);
@@ -68,7 +69,8 @@ pub(super) fn uses(program: &Program, matrices: usize) -> Vec<Use> {
             | Op::HyperWrite { .. }
             | Op::StreamMean { .. }
             | Op::Ngrams { .. }
-            | Op::NgramMix { .. } => {}
+            | Op::NgramMix { .. }
+            | Op::Copy { .. } => {}
         }
     }
     uses

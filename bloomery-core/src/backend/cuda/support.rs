@@ -109,6 +109,7 @@ impl Check<'_> {
     fn op(&self, op: &Op) -> Option<String> {
         match op {
             Op::Embed { table, .. } => self.table(*table),
+            Op::Pair { streams: 2.., .. } => Some("streams of a block that guesses".to_owned()),
             Op::Pair { table, x, .. } => self.table(*table).or_else(|| pair::unsupported(*x)),
             Op::Previous { out, .. } | Op::Carried { out } => carry::unsupported(*out),
             Op::Project { parts, .. } => parts.iter().find_map(|part| self.matrix(part.weight)),
@@ -142,7 +143,9 @@ impl Check<'_> {
             | Op::HyperWrite { .. }
             | Op::StreamMean { .. }
             | Op::Ngrams { .. }
-            | Op::NgramMix { .. } => {
+            | Op::NgramMix { .. }
+            | Op::ProjectStreams { .. }
+            | Op::Copy { .. } => {
                 Some(op.name().to_owned())
             }
             Op::Experts { .. }

@@ -141,7 +141,7 @@ fn walk<'a>(frame: &Frame<'_>, ops: impl Iterator<Item = &'a Op> + Clone) -> Res
                 stages.push(Stage::new("carry", carry::launches(frame, Some(*x), *out)?));
             }
             Op::Carried { out } => stages.push(Stage::new("carry", carry::launches(frame, None, *out)?)),
-            Op::Pair { table, embedding_norm, x, norm, out } => {
+            Op::Pair { table, embedding_norm, x, norm, out, .. } => {
                 let (embedding, row) = ((*table, *embedding_norm), (*x, *norm));
                 stages.push(Stage::new("pair", pair::launches(frame, embedding, row, *out)?));
             }
@@ -156,7 +156,9 @@ fn walk<'a>(frame: &Frame<'_>, ops: impl Iterator<Item = &'a Op> + Clone) -> Res
             | Op::HyperWrite { .. }
             | Op::StreamMean { .. }
             | Op::Ngrams { .. }
-            | Op::NgramMix { .. } => {}
+            | Op::NgramMix { .. }
+            | Op::ProjectStreams { .. }
+            | Op::Copy { .. } => {}
         }
     }
     Ok(stages)

@@ -1,7 +1,7 @@
 //! Guesses of a model's own block.
 //!
-//! The model is the small Qwen3.5 one of the other tests, joined with a block of random weights; what the block says is from a float64
-//! program written from the architecture's description, which agrees with llama.cpp on such files.
+//! Models are the small ones of the other tests, joined with blocks of random weights; what a block says is from a float64 program
+//! written from the architecture's description. Those of Qwen agree with llama.cpp on such files.
 
 #[path = "../../../tests/common/block.rs"]
 mod joined;
@@ -19,8 +19,12 @@ use crate::plan::Placement;
 use crate::session::Session;
 use joined::{Joined, expected, ids};
 
-fn engine(sessions: usize) -> Engine {
-    let file = Joined::write();
+const QWEN35: &str = "qwen35moe";
+
+const ALL: [&str; 3] = [QWEN35, "qwen4exp", "glm5next"];
+
+fn engine(arch: &str, sessions: usize) -> Engine {
+    let file = Joined::write(arch);
     let builder = Engine::builder(file.path()).placement(Placement::Cpu).numerics(Numerics::Exact);
     builder.sessions(sessions).plan().unwrap().load(|_| {}).unwrap()
 }
@@ -29,7 +33,7 @@ fn engine(sessions: usize) -> Engine {
 #[cfg(feature = "cuda")]
 fn unsupported() -> Joined {
     use bloomery_gguf::Format;
-    Joined::write_with(|name, format, data| match name.ends_with("nextn.eh_proj.weight") {
+    Joined::write_with(QWEN35, |name, format, data| match name.ends_with("nextn.eh_proj.weight") {
         false => (format, data.to_vec()),
         true => {
             assert_eq!(format, Format::BF16);
@@ -42,7 +46,11 @@ fn unsupported() -> Joined {
 
 #[test]
 fn chained_guesses_are_those_of_the_reference() {
-    let (engine, expected) = (engine(2), expected());
+    ALL.into_iter().for_each(chained_guesses);
+}
+
+fn chained_guesses(arch: &str) {
+    let (engine, expected) = (engine(arch, 2), expected(arch));
     assert!(engine.has_block());
     let prompt = ids(&expected["ids"]);
     let cases: Vec<(usize, Vec<u32>)> = expected["guesses"]
@@ -60,7 +68,7 @@ fn chained_guesses_are_those_of_the_reference() {
             }
             for most in [1, 4] {
                 let found = engine.guess(&mut [Guess::new(&mut session, prompt[*after], most)]).unwrap();
-                assert_eq!(found, [&guesses[..most]], "after {after} in pieces of {piece}");
+                assert_eq!(found, [&guesses[..most]], "{arch} after {after} in pieces of {piece}");
                 assert_eq!(session.len(), *after, "the session is as it was");
             }
         }
@@ -85,8 +93,12 @@ fn chained_guesses_are_those_of_the_reference() {
 
 #[test]
 fn texts_are_the_same_with_the_block() {
-    let engine = engine(1);
-    let prompt = ids(&expected()["ids"]);
+    ALL.into_iter().for_each(same_texts);
+}
+
+fn same_texts(arch: &str) {
+    let engine = engine(arch, 1);
+    let prompt = ids(&expected(arch)["ids"]);
     let mut session = engine.session().unwrap();
     for seed in [None, Some(3)] {
         let mut of = |drafts| {

@@ -130,10 +130,13 @@ unsafe fn pages<V: Lanes, S: Source>(
                 let visible = row.visible(job.spec.window);
                 let from = visible.start.saturating_sub(page * PAGE).min(PAGE);
                 let to = visible.end.saturating_sub(page * PAGE).min(PAGE);
+                if from >= to {
+                    continue;
+                }
+                // The positions `from..to` of the page, and those of them that the row sees.
+                let range = u64::MAX << from & u64::MAX >> (PAGE - to);
                 let bits = row.seen(page);
-                // The positions `from..to` of the page.
-                let range = u64::MAX.checked_shl(from as u32).unwrap_or(0) & (u64::MAX >> (PAGE - to.max(1)));
-                if from < to && bits & range != 0 {
+                if bits & range != 0 {
                     *seen = (from, to, bits);
                     (low, high) = (low.min(from), high.max(to));
                 }

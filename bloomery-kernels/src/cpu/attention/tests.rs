@@ -224,7 +224,7 @@ fn masks_hide_positions() {
                     0 if (page + 1) * PAGE < len => 0,
                     _ => (0..16).filter(|_| rng.below(2) == 0).map(|block| 15 << (4 * block)).sum(),
                 };
-                let mut mask: Vec<u64> = (0..11).map(page).collect();
+                let mut mask: Vec<u64> = (0..len.div_ceil(PAGE)).map(page).collect();
                 mask[(len - 1) / PAGE] |= 1 << ((len - 1) % PAGE);
                 mask
             })

@@ -2,7 +2,7 @@
 //! and end.
 
 use super::joined::{Joined, expected, ids};
-use super::{Block, Drafts, Engine, Guess, Numerics, Params, Placement, Session, unsupported};
+use super::{Block, Drafts, Engine, Guess, Numerics, Params, Placement, QWEN35, Session, unsupported};
 use crate::backend::{Answer, Batch, Readback};
 use crate::engine::Readout;
 use crate::plan::Cards;
@@ -13,7 +13,7 @@ const CUTS: std::ops::Range<usize> = 1..100;
 const CHAIN: usize = 4;
 
 fn engine(sessions: usize, place: Placement, cards: &Cards, numerics: Numerics) -> Engine {
-    let file = Joined::write();
+    let file = Joined::write(QWEN35);
     let builder = Engine::builder(file.path()).placement(place).cards(cards.clone()).numerics(numerics);
     builder.sessions(sessions).plan().unwrap().load(|_| {}).unwrap()
 }
@@ -92,7 +92,7 @@ fn divergence(a: &[f32], b: &[f32]) -> f64 {
 /// divergence are at most those given.
 #[track_caller]
 fn guesses_alike(exact: &Engine, other: &Engine, (most_apart, most_off): (f64, f64)) {
-    let prompt = ids(&expected()["ids"]);
+    let prompt = ids(&expected(QWEN35)["ids"]);
     let (mut apart, mut off, mut same) = (Vec::new(), Vec::new(), 0);
     for after in CUTS.step_by(7) {
         let mut tokens = vec![prompt[after]];
@@ -132,7 +132,7 @@ fn a_card_guesses_as_the_cpu_does() {
 fn guesses_on_a_card_are_the_same_in_company() {
     let Some(cards) = cards() else { return };
     let engine = engine(4, Placement::card(0), &cards, Numerics::Fast);
-    let prompt = ids(&expected()["ids"]);
+    let prompt = ids(&expected(QWEN35)["ids"]);
     let cuts = [5, 64, 65, 98];
     let mut sessions = cuts.map(|after| begun(&engine, &prompt[..after]));
     let alone: Vec<Vec<u32>> = sessions
@@ -172,7 +172,7 @@ fn guesses_on_a_card_are_the_same_in_company() {
 fn however_a_prompt_is_cut_the_card_knows_all_of_it() {
     let Some(cards) = cards() else { return };
     let engine = engine(1, Placement::card(0), &cards, Numerics::Fast);
-    let prompt = ids(&expected()["ids"]);
+    let prompt = ids(&expected(QWEN35)["ids"]);
     let mut whole = vec![prompt[90]];
     let rows = chain(&mut begun(&engine, &prompt[..90]), &mut whole);
     for piece in [1, 7, 40] {
@@ -189,7 +189,7 @@ fn however_a_prompt_is_cut_the_card_knows_all_of_it() {
 fn what_a_card_cannot_run_of_a_block_is_left_out() {
     let Some(cards) = cards() else { return };
     let [whole, split] =
-        [(unsupported(), Placement::card(0)), (Joined::write(), Placement::split(0))].map(|(file, place)| {
+        [(unsupported(), Placement::card(0)), (Joined::write(QWEN35), Placement::split(0))].map(|(file, place)| {
             let plan = Engine::builder(file.path()).placement(place).cards(cards.clone()).plan().unwrap();
             plan.load(|_| {}).unwrap()
         });
@@ -198,7 +198,7 @@ fn what_a_card_cannot_run_of_a_block_is_left_out() {
         let drafts = Drafts::Block(Block { most: 3, priced: false });
         let params = Params { max_tokens: Some(8), ignore_end: true, drafts, ..Params::greedy() };
         let mut session = engine.session().unwrap();
-        let mut generation = session.generate_tokens(&ids(&expected()["ids"])[..40], &params).unwrap();
+        let mut generation = session.generate_tokens(&ids(&expected(QWEN35)["ids"])[..40], &params).unwrap();
         assert_eq!(generation.by_ref().filter_map(|piece| piece.unwrap().token).count(), 8);
         assert_eq!(generation.timings().drafted, 0);
     }

@@ -1,7 +1,7 @@
 //! What a block takes of a card, on cards that do not exist.
 
 use super::joined::Joined;
-use super::{Engine, Placement, unsupported};
+use super::{Engine, Placement, QWEN35, unsupported};
 use crate::backend::cuda::{Sizes, weight_bytes};
 use crate::plan::{CardFacts, Cards, Plan};
 use crate::program::{Op, Program};
@@ -22,7 +22,7 @@ fn sizes(plan: &Plan, program: &Program) -> Sizes {
 
 #[test]
 fn a_whole_model_has_its_block_on_the_card() {
-    let plan = plan(&Joined::write(), Placement::card(0));
+    let plan = plan(&Joined::write(QWEN35), Placement::card(0));
     assert_eq!(plan.no_block(), None);
     assert!(!plan.to_string().contains("block"), "{plan}");
     let (program, trunk) = (&plan.program, plan.program.trunk());
@@ -48,7 +48,7 @@ fn a_whole_model_has_its_block_on_the_card() {
 
 #[test]
 fn a_block_follows_before_rows_are_taken() {
-    let plan = plan(&Joined::write(), Placement::card(0));
+    let plan = plan(&Joined::write(QWEN35), Placement::card(0));
     let ops: Vec<&Op> = plan.program.step_ops().collect();
     let draft = plan.program.draft.as_ref().unwrap();
     assert_eq!(ops.len(), plan.program.ops.len() + draft.follow.len());
@@ -65,12 +65,12 @@ fn a_block_follows_before_rows_are_taken() {
 
 #[test]
 fn blocks_that_a_card_cannot_run_take_nothing() {
-    let whole = plan(&Joined::write(), Placement::card(0));
+    let whole = plan(&Joined::write(QWEN35), Placement::card(0));
     let trunk = whole.program.trunk();
     let odd = plan(&unsupported(), Placement::card(0));
     assert!(odd.no_block().unwrap().contains("`blk.4.nextn.eh_proj.weight` is stored as F64"), "{odd}");
     assert_eq!(term(&odd, "weights"), weight_bytes(&trunk, &whole.weights, &whole.gguf));
-    let split = plan(&Joined::write(), Placement::split(0));
+    let split = plan(&Joined::write(QWEN35), Placement::split(0));
     for plan in [&odd, &split] {
         assert!(plan.to_string().contains("; without the block for the next tokens: "), "{plan}");
         assert!(plan.program.draft.is_none() && plan.program.state_bytes() == trunk.state_bytes());
