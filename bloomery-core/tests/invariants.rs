@@ -42,6 +42,10 @@ fn threads_and_instruction_sets_do_not_show() {
         "gemma3-small-bf16",
         "qwen35moe-k-q4_k_m",
         "deepseek2-k-q4_k_m",
+        "qwen4exp-k-q4_k_m",
+        "qwen4exp-small-bf16",
+        "glm5next-k-q4_k_m",
+        "glm5next-small-bf16",
     ];
     for fixture in names.map(Fixture::read) {
         let whole = bits(&all_logits(&engine(&fixture, 1), &fixture.ids, usize::MAX));
@@ -58,7 +62,14 @@ fn threads_and_instruction_sets_do_not_show() {
 
 #[test]
 fn sessions_that_share_steps_do_not_see_each_other() {
-    let names = ["qwen3moe-k-q4_k_m", "gemma3-k-q4_k_m", "qwen35moe-small-bf16", "deepseek2-k-q4_k_m"];
+    let names = [
+        "qwen3moe-k-q4_k_m",
+        "gemma3-k-q4_k_m",
+        "qwen35moe-small-bf16",
+        "deepseek2-k-q4_k_m",
+        "qwen4exp-small-bf16",
+        "glm5next-k-q4_k_m",
+    ];
     for fixture in names.map(Fixture::read) {
         let engine = engine(&fixture, 3);
         let solo: Vec<Vec<u32>> =
@@ -87,6 +98,10 @@ fn forks_cuts_and_snapshots_continue_like_a_straight_run() {
         ("qwen35moe-k-q4_k_m", KvType::Q8_0),
         ("deepseek2-small-bf16", KvType::F16),
         ("deepseek2-k-q4_k_m", KvType::Q8_0),
+        ("qwen4exp-small-bf16", KvType::F16),
+        ("qwen4exp-k-q4_k_m", KvType::Q8_0),
+        ("glm5next-small-bf16", KvType::F16),
+        ("glm5next-k-q4_k_m", KvType::Q8_0),
     ];
     for (name, kv) in cases {
         let fixture = Fixture::read(name);

@@ -15,8 +15,15 @@ use bloomery_core::{
 /// Everything that is found is checked.
 const FORCED: Drafts = Drafts::Ngram(Ngram { most: 6, least: 1, longest: 3, shortest: 1, priced: false });
 
+/// Models with recurrent states: beside those of delta layers, one has a window of n-grams, and two have indexes in their pages.
+const ALL: [&str; 3] = ["qwen35moe-small-bf16", "qwen4exp-small-bf16", "glm5next-small-bf16"];
+
 fn builder(sessions: usize, context: usize) -> EngineBuilder {
-    Engine::builder(common::model_path("qwen35moe-small-bf16").as_path())
+    builder_of(ALL[0], sessions, context)
+}
+
+fn builder_of(model: &str, sessions: usize, context: usize) -> EngineBuilder {
+    Engine::builder(common::model_path(model).as_path())
         .context(Context::Tokens(context))
         .placement(Placement::Cpu)
         .sessions(sessions)
@@ -50,27 +57,36 @@ fn step(session: &mut Session, token: u32) -> Vec<u32> {
 
 #[test]
 fn a_cut_at_every_length_gives_what_a_fresh_run_gives() {
-    let (plain, engine) = (load(builder(1, 512)), load(builder(3, 512)));
+    ALL.into_iter().for_each(cut_at_every_length);
+}
+
+fn cut_at_every_length(model: &str) {
+    let (plain, engine) = (load(builder_of(model, 1, 512)), load(builder_of(model, 3, 512)));
     let text = ids(1, 150);
     let mut session = engine.session().unwrap();
-    for len in 0..text.len() {
+    // Three is no divisor of a block of positions, of a window or of a page: all places inside those come up.
+    for len in (0..text.len()).step_by(if model == ALL[0] { 1 } else { 3 }) {
         let expected = fresh(&plain, &[&text[..len], &[7]].concat());
         session.truncate(0).unwrap();
         session.prefill(&text).unwrap();
         session.truncate(len).unwrap();
         let mut fork = session.fork().unwrap();
         let snapshot = Snapshot::from_bytes(&session.snapshot().unwrap().to_bytes()).unwrap();
-        assert_eq!(step(&mut session, 7), expected, "cut at {len}");
-        assert_eq!(step(&mut fork, 7), expected, "forked at {len}");
+        assert_eq!(step(&mut session, 7), expected, "{model} cut at {len}");
+        assert_eq!(step(&mut fork, 7), expected, "{model} forked at {len}");
         fork.restore(&snapshot).unwrap();
         assert_eq!(fork.tokens(), &text[..len]);
-        assert_eq!(step(&mut fork, 7), expected, "restored at {len}");
+        assert_eq!(step(&mut fork, 7), expected, "{model} restored at {len}");
     }
 }
 
 #[test]
 fn an_edit_anywhere_gives_what_a_fresh_run_gives() {
-    let (plain, engine) = (load(builder(1, 1024)), load(builder(3, 1024)));
+    ALL.into_iter().for_each(edit_anywhere);
+}
+
+fn edit_anywhere(model: &str) {
+    let (plain, engine) = (load(builder_of(model, 1, 1024)), load(builder_of(model, 3, 1024)));
     let original = ids(2, 700);
     let mut writer = engine.session().unwrap();
     writer.prefill(&original).unwrap();
@@ -82,14 +98,18 @@ fn an_edit_anywhere_gives_what_a_fresh_run_gives() {
         let known = reader.adopt(&edited).unwrap();
         assert!(known <= position && known + 256.max(700 - position) >= position, "{known} of {position}");
         let logits = bits(reader.prefill(&edited[known..]).unwrap());
-        assert_eq!(logits, fresh(&plain, &edited), "an edit at {position}");
+        assert_eq!(logits, fresh(&plain, &edited), "{model}: an edit at {position}");
     }
     assert_eq!(step(&mut writer, 9), fresh(&plain, &[&original[..], &[9]].concat()));
 }
 
 #[test]
 fn sequences_in_one_step_do_not_meet() {
-    let (plain, engine) = (load(builder(1, 512)), load(builder(4, 512)));
+    ALL.into_iter().for_each(sequences_in_one_step);
+}
+
+fn sequences_in_one_step(model: &str) {
+    let (plain, engine) = (load(builder_of(model, 1, 512)), load(builder_of(model, 4, 512)));
     let texts: Vec<Vec<u32>> = (0..4).map(|seed| ids(seed + 10, 120)).collect();
     let mut sessions: Vec<Session> = texts.iter().map(|_| engine.session().unwrap()).collect();
     // Parts of all lengths, so that every step has rows of some at other places than of others.
@@ -112,8 +132,26 @@ fn sequences_in_one_step_do_not_meet() {
         let running = (0..4).filter(|&who| done[who] < 120).collect::<Vec<_>>();
         for (who, logits) in running.into_iter().zip(logits) {
             done[who] = ends[who];
-            assert_eq!(logits, fresh(&plain, &texts[who][..done[who]]), "{who} at {}", done[who]);
+            assert_eq!(logits, fresh(&plain, &texts[who][..done[who]]), "{model}: {who} at {}", done[who]);
         }
+    }
+}
+
+/// More positions than the published models' indexes let a row see: parts of any size give what one prompt gives, and what single
+/// tokens do.
+#[test]
+fn long_prompts_may_be_cut_where_positions_are_chosen() {
+    for model in &ALL[1..] {
+        let engine = load(builder_of(model, 1, 4096).step_rows(512));
+        let text = ids(5, 2_300);
+        let whole = fresh(&engine, &text);
+        let mut session = engine.session().unwrap();
+        for part in text[..2_200].chunks(333) {
+            session.prefill(part).unwrap();
+        }
+        let mut last = Vec::new();
+        text[2_200..].iter().for_each(|&token| last = step(&mut session, token));
+        assert!(last == whole, "{model}");
     }
 }
 
