@@ -1,6 +1,7 @@
 //! What can go wrong, with the numbers a user asks for next.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use bloomery_gguf::{Format, GgufError};
 use bloomery_kernels::cpu::KernelError;
@@ -72,6 +73,14 @@ pub enum LoadError {
         architecture: String,
         /// Their names.
         names: Vec<String>,
+    },
+    /// A file is no block for the next tokens of the model.
+    #[error("`{}` is no block for the next tokens of this model: {why}", path.display())]
+    NotABlock {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
     },
     /// A decision head is broken, or does not fit the model.
     #[error(transparent)]

@@ -114,6 +114,30 @@ impl Gguf {
         Ok(whole)
     }
 
+    /// This model with those tensors of another that `wants` names, and with `metadata` in place of its own: for models whose
+    /// parts are published as files of their own.
+    ///
+    /// # Errors
+    /// [`GgufError::DuplicateTensor`] for a wanted tensor that is here too.
+    pub fn join(
+        mut self,
+        other: Self,
+        metadata: Metadata,
+        wants: impl Fn(&str) -> bool,
+    ) -> Result<Self, GgufError> {
+        let shards = self.parts.len();
+        for mut tensor in other.tensors.into_iter().filter(|tensor| wants(&tensor.name)) {
+            tensor.shard += shards;
+            if self.by_name.insert(tensor.name.clone(), self.tensors.len()).is_some() {
+                return Err(GgufError::DuplicateTensor { tensor: tensor.name });
+            }
+            self.tensors.push(tensor);
+        }
+        self.parts.extend(other.parts);
+        self.metadata = metadata;
+        Ok(self)
+    }
+
     /// The metadata; of a split model, that of the first file.
     #[must_use]
     pub fn metadata(&self) -> &Metadata {

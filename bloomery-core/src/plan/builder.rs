@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bloomery_gguf::Gguf;
 use bloomery_kernels::cpu::{Isa, KvType, Numerics};
 
+use super::block;
 use super::choose::Question;
 use super::{Cards, Context, HostExperts, HostFacts, Placement, Plan, ResidencyMode, SplitOptions};
 use crate::arch;
@@ -121,6 +122,7 @@ const CONTEXT_FLOOR: usize = 4096;
 pub struct EngineBuilder {
     source: ModelSource,
     head: Option<HeadFiles>,
+    block: Option<PathBuf>,
     placement: Placement,
     context: Context,
     context_floor: usize,
@@ -145,6 +147,7 @@ impl EngineBuilder {
         Self {
             source,
             head: None,
+            block: None,
             placement: Placement::Auto,
             context: Context::Auto,
             context_floor: CONTEXT_FLOOR,
@@ -185,6 +188,12 @@ impl EngineBuilder {
             head.config = Some(config.into());
         }
         self
+    }
+
+    /// The model's block for the next tokens where that is a file of its own, as Qwen3.8's is. It guesses as one in the model's
+    /// file would: see [`Drafts`](crate::Drafts).
+    pub fn block(self, file: impl Into<PathBuf>) -> Self {
+        Self { block: Some(file.into()), ..self }
     }
 
     /// Where weights and caches may live.
@@ -320,7 +329,10 @@ impl EngineBuilder {
         if let Some(n) = self.pool {
             positive("pool", n)?;
         }
-        let gguf = self.source.open(&self)?;
+        let mut gguf = self.source.open(&self)?;
+        if let Some(file) = &self.block {
+            gguf = block::join(gguf, file)?;
+        }
         let mut def = arch::define(gguf.metadata())?;
         let head = HeadPlan::find(&gguf, def.hidden, self.head.as_ref())?;
         if head.is_some() {

@@ -1,5 +1,6 @@
 //! What a model will need, before anything is paid for.
 
+mod block;
 mod builder;
 mod cards;
 mod choose;

@@ -7,7 +7,7 @@ use bloomery_gguf::{Format, Gguf, Writer};
 use serde_json::Value;
 
 /// Where the crate was built, or below the working directory where that is another machine.
-fn data(name: &str) -> PathBuf {
+pub(crate) fn data(name: &str) -> PathBuf {
     let below = |root: &str| Path::new(root).join("tests/data/models").join(name);
     let built = below(env!("CARGO_MANIFEST_DIR"));
     if built.exists() { built } else { below("bloomery-core") }

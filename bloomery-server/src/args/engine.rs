@@ -27,6 +27,8 @@ pub struct EngineOptions {
     pub head: Option<PathBuf>,
     /// Its configuration, where it is not beside it.
     pub head_config: Option<PathBuf>,
+    /// The block for the next tokens, where it is not in the model's file.
+    pub block: Option<PathBuf>,
     /// Positions of all slots together; 0 is what the model was trained for, as memory allows.
     pub context: usize,
     /// Jobs that run at the same time; `None` is for the server to choose.
@@ -98,6 +100,7 @@ impl Default for EngineOptions {
             model: None,
             head: None,
             head_config: None,
+            block: None,
             context: 0,
             slots: None,
             unified: None,
@@ -262,6 +265,7 @@ impl EngineOptions {
         let builder = self.checkpoints.into_iter().fold(builder, EngineBuilder::checkpoints);
         let builder = self.head.iter().fold(builder, EngineBuilder::head);
         let builder = self.head_config.iter().fold(builder, EngineBuilder::head_config);
+        let builder = self.block.iter().fold(builder, EngineBuilder::block);
         let builder = self.heat.iter().fold(builder, EngineBuilder::heat);
         let builder = self.step_rows().into_iter().fold(builder, EngineBuilder::step_rows);
         self.threads.into_iter().fold(builder, EngineBuilder::threads)

@@ -17,7 +17,7 @@ use crate::engine::{Engine, Guess};
 use crate::generate::Params;
 use crate::plan::Placement;
 use crate::session::Session;
-use joined::{Joined, expected, ids};
+use joined::{Joined, data, expected, ids};
 
 const QWEN35: &str = "qwen35moe";
 
@@ -89,6 +89,44 @@ fn chained_guesses(arch: &str) {
         .map(|((session, (after, _)), most)| Guess::new(session, prompt[*after], most))
         .collect();
     assert_eq!(engine.guess(&mut both).unwrap(), [&cases[1].1[..2], &cases[2].1[..]]);
+}
+
+/// The model and its block in two files.
+fn apart(model: &str, block: &str) -> Result<crate::Plan, crate::error::PlanError> {
+    let [model, block] = [format!("{model}.gguf"), format!("{block}.gguf")].map(|name| data(&name));
+    let builder = Engine::builder(model).block(block);
+    builder.placement(Placement::Cpu).numerics(Numerics::Exact).plan()
+}
+
+#[test]
+fn a_block_may_be_a_file_of_its_own() {
+    for arch in ALL {
+        let plan = apart(&format!("{arch}-small-bf16"), &format!("mtp-{arch}-bf16")).unwrap();
+        let engine = plan.load(|_| {}).unwrap();
+        let expected = expected(arch);
+        let prompt = ids(&expected["ids"]);
+        for case in expected["guesses"].as_array().unwrap() {
+            let after = case["after"].as_u64().unwrap() as usize;
+            let mut session = engine.session().unwrap();
+            session.prefill(&prompt[..after]).unwrap();
+            let found = engine.guess(&mut [Guess::new(&mut session, prompt[after], 4)]).unwrap();
+            assert_eq!(found, [ids(&case["tokens"])], "{arch} after {after}");
+        }
+    }
+}
+
+#[test]
+fn other_files_are_no_blocks() {
+    let why = |model: &str, block: &str| apart(model, block).unwrap_err().to_string();
+    let text = why("qwen4exp-small-bf16", "mtp-glm5next-bf16");
+    assert!(text.contains("its architecture is `glm5-next`, the model's `qwen4exp`"), "{text}");
+    let text = why("qwen4exp-small-bf16", "qwen4exp-small-bf16");
+    assert!(text.contains("`qwen4exp.nextn_predict_layers` says that it has none"), "{text}");
+    let text = why("qwen4exp-k-q4_k_m", "mtp-qwen4exp-bf16");
+    assert!(text.contains("it follows 4 layers, the model has 3"), "{text}");
+    let joined = Joined::write(QWEN35);
+    let error = Engine::builder(joined.path()).block(data("mtp-qwen35moe-bf16.gguf")).plan().unwrap_err();
+    assert!(error.to_string().contains("the model's own file has one"), "{error}");
 }
 
 #[test]

@@ -1,3 +1,5 @@
+use std::path::PathBuf;
+
 use bloomery_core::Drafts;
 
 use super::DRAFTS;
@@ -17,6 +19,12 @@ pub(super) static FLAGS: &[Flag] = &[
         .many()
         .params()
         .doc("where guesses of the next tokens come from: ngram-simple (what the text repeats), or none (default: ngram-simple)"),
+    text("-md --model-draft --spec-draft-model", "FILE", |draft, value| {
+        draft.engine.block = Some(PathBuf::from(value));
+        Ok(())
+    })
+    .env("LLAMA_ARG_SPEC_DRAFT_MODEL")
+    .doc("the model's own block for the next tokens, where it is a file of its own (mtp-*.gguf); no other model"),
     integer("--spec-draft-n-max", "N", (0, MAX), draft_most)
         .env("LLAMA_ARG_SPEC_DRAFT_N_MAX")
         .params()
@@ -46,7 +54,6 @@ pub(super) static FLAGS: &[Flag] = &[
     })
     .params()
     .doc("guess with the defaults of all of these"),
-    unused("-md --model-draft --spec-draft-model", "FILE").env("LLAMA_ARG_SPEC_DRAFT_MODEL").ignored(DRAFTS),
     unused("-hfd -hfrd --hf-repo-draft --spec-draft-hf", "REPO[:QUANT]")
         .env("LLAMA_ARG_SPEC_DRAFT_HF_REPO")
         .ignored(DRAFTS),
