@@ -273,7 +273,8 @@ fn mistakes_are_named() {
         (&["-l", "x+1"], "-l x+1: expected a token id"),
         (&["--samplers", "top_k;magic"], "--samplers top_k;magic: there is no sampler `magic`"),
         (&["-m", "nosuch.gguf"], "-m nosuch.gguf: no such file"),
-        (&["--model", "glm"], "--model: the seat glm is not in this release"),
+        (&["--model", "ds41"], "--model: the seat ds41 is not in this release"),
+        (&["--model", "glm"], "--model glm: name the file with -m FILE"),
         (&["--model", "qwen3"], "--model qwen3: name the file with -m FILE"),
         (&["--api-key-file", "nosuch"], "--api-key-file nosuch: No such file"),
         (&["--slot-save-path", "nosuch"], "--slot-save-path nosuch: is not a directory"),
@@ -480,11 +481,19 @@ fn drafts_come_from_the_text_or_from_nowhere() {
         drafts(&["--spec-ngram-simple-size-n", "12", "--spec-type", "ngram-map-k"]),
         Drafts::Ngram(Ngram { longest: 12, shortest: 12, ..ngram })
     );
-    let mtp = settings(&["--spec-type", "ngram-simple,draft-mtp"]);
-    assert!(
-        mtp.warnings[0].contains("draft-mtp: models that draft are not in this release"),
-        "{:?}",
-        mtp.warnings
+    let block = Block::default();
+    assert_eq!(drafts(&["--spec-type", "draft-mtp"]), Drafts::Block(block));
+    assert_eq!(drafts(&["--spec-type", "ngram-simple,draft-mtp"]), Drafts::Best(ngram, block));
+    assert_eq!(
+        drafts(&["--spec-type", "draft-mtp", "--draft-max", "2"]),
+        Drafts::Block(Block { most: 2, ..block })
     );
-    assert!(error(&["--spec-type", "guess"]).contains("expected none, or of ngram-simple"));
+    assert_eq!(
+        drafts(&["--spec-ngram-simple-size-m", "5"]),
+        Drafts::Best(Ngram { most: 5, ..ngram }, block)
+    );
+    let other = settings(&["--spec-type", "draft-eagle3"]);
+    let warning = "draft-eagle3: other models that draft are not in this release";
+    assert!(other.warnings[0].contains(warning), "{:?}", other.warnings);
+    assert!(error(&["--spec-type", "guess"]).contains("expected none, or of draft-mtp, ngram-simple"));
 }

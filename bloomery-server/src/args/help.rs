@@ -15,6 +15,12 @@ usage: bloomery-serve [-m FILE | -hf USER/REPO:QUANT] [flags]
 
 Without -m it serves a small demo model on http://127.0.0.1:8080. Flags are those of llama-server; a value on the command
 line beats the environment variable. --flag=value, and underscores for dashes, are accepted.
+
+Models of some size, and what to begin with (docs/models.md has them all, and what they need):
+  Qwen3-30B-A3B          bloomery-serve --hf unsloth/Qwen3-30B-A3B-GGUF:Q4_K_M
+  Qwen3.6-35B-A3B        bloomery-serve --hf unsloth/Qwen3.6-35B-A3B-GGUF:Q4_K_M
+  Qwen3.8-Flash-Next     bloomery-serve --hf unsloth/Qwen3.8-Flash-Next-GGUF:UD-Q4_K_XL
+  GLM-5.3-Flash          bloomery-serve --hf unsloth/GLM-5.3-Flash-GGUF:UD-Q4_K_XL
 ";
 
 const TAIL: &str = "

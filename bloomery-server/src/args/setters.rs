@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use bloomery_core::sampling::SamplerKind;
-use bloomery_core::{Drafts, KvType, Ngram};
+use bloomery_core::{Block, Drafts, KvType, Ngram};
 use serde_json::Value;
 
 use super::draft::{Draft, Wrong};
@@ -42,7 +42,7 @@ pub(super) fn model(draft: &mut Draft, value: &str) -> Result<(), Wrong> {
     }
     match SEATS.iter().position(|seat| *seat == value) {
         // The file says which of these it is.
-        Some(0 | 4) => {
+        Some(0..=2 | 4) => {
             draft.seat = Some(value.to_owned());
             Ok(())
         }
@@ -139,8 +139,10 @@ pub(super) fn samplers(draft: &mut Draft, value: &str) -> Result<(), Wrong> {
 }
 
 /// Drafts of models that other servers have.
-const DRAFT_MODELS: [&str; 6] =
-    ["draft-simple", "draft-eagle3", "draft-mtp", "draft-dflash", "draft-dspark", "draft"];
+const DRAFT_MODELS: [&str; 5] = ["draft-simple", "draft-eagle3", "draft-dflash", "draft-dspark", "draft"];
+
+/// The model's own block.
+const OWN_BLOCK: &str = "draft-mtp";
 
 /// What the text repeats, however it is looked for.
 const NGRAMS: [&str; 6] =
@@ -148,21 +150,29 @@ const NGRAMS: [&str; 6] =
 
 pub(super) fn spec_type(draft: &mut Draft, value: &str) -> Result<(), Wrong> {
     let names: Vec<String> = list(value).map(|name| name.to_ascii_lowercase()).collect();
-    let known =
-        |name: &&String| ["none"].iter().chain(&DRAFT_MODELS).chain(&NGRAMS).any(|known| known == name);
-    if names.is_empty() || !names.iter().all(|name| known(&name)) {
-        return Err(Wrong::Value(format!("expected none, or of {}", NGRAMS[..5].join(", "))));
+    let is_of = |all: &[&str]| names.iter().any(|name| all.contains(&name.as_str()));
+    let known = |name: &String| {
+        ["none", OWN_BLOCK].iter().chain(&DRAFT_MODELS).chain(&NGRAMS).any(|known| known == name)
+    };
+    if names.is_empty() || !names.iter().all(known) {
+        return Err(Wrong::Value(format!("expected none, or of {OWN_BLOCK}, {}", NGRAMS[..5].join(", "))));
     }
     if let Some(name) = names.iter().find(|name| DRAFT_MODELS.contains(&name.as_str())) {
         draft.warnings.push(format!(
-            "--spec-type {name}: models that draft are not in this release; what a text repeats is guessed"
+            "--spec-type {name}: other models that draft are not in this release; what a text repeats is guessed"
         ));
     }
-    draft.params.drafts = match draft.params.drafts {
-        _ if names.iter().any(|name| name == "none") => Drafts::Off,
-        Drafts::Off => Drafts::Ngram(Ngram::default()),
-        Drafts::Best(ngram, _) => Drafts::Ngram(ngram),
-        drafts => drafts,
+    let (ngram, block) = match draft.params.drafts {
+        Drafts::Best(ngram, block) => (ngram, block),
+        Drafts::Ngram(ngram) => (ngram, Block::default()),
+        Drafts::Block(block) => (Ngram::default(), block),
+        _ => (Ngram::default(), Block::default()),
+    };
+    draft.params.drafts = match (is_of(&[OWN_BLOCK]), is_of(&NGRAMS) || is_of(&DRAFT_MODELS)) {
+        _ if is_of(&["none"]) => Drafts::Off,
+        (true, true) => Drafts::Best(ngram, block),
+        (true, false) => Drafts::Block(block),
+        (false, _) => Drafts::Ngram(ngram),
     };
     Ok(())
 }
@@ -175,9 +185,14 @@ fn ngram(draft: &mut Draft, change: impl FnOnce(&mut Ngram)) {
 }
 
 pub(super) fn draft_most(draft: &mut Draft, n: i64) {
-    if let Drafts::Best(_, block) = &mut draft.params.drafts {
+    if let Drafts::Best(_, block) | Drafts::Block(block) = &mut draft.params.drafts {
         block.most = n as usize;
     }
+    text_most(draft, n);
+}
+
+/// Of guesses that the text gives.
+pub(super) fn text_most(draft: &mut Draft, n: i64) {
     ngram(draft, |ngram| ngram.most = n as usize);
 }
 

@@ -4,7 +4,7 @@ use bloomery_core::Drafts;
 
 use super::DRAFTS;
 use crate::args::flag::{Flag, bare, integer, switch, text, unused, unused_number, unused_word};
-use crate::args::setters::{draft_least, draft_most, draft_size, spec_type};
+use crate::args::setters::{draft_least, draft_most, draft_size, spec_type, text_most};
 
 const ONE_INDEX: &str = "there is one index of what a text repeats; --spec-ngram-simple-size-n and -m set it";
 const HITS: &str = "what came once before may come again; how often that is right is measured";
@@ -18,7 +18,7 @@ pub(super) static FLAGS: &[Flag] = &[
         .env("LLAMA_ARG_SPEC_TYPE")
         .many()
         .params()
-        .doc("where guesses of the next tokens come from: ngram-simple (what the text repeats), or none (default: ngram-simple)"),
+        .doc("where guesses of the next tokens come from: ngram-simple (what the text repeats), draft-mtp (the model's own block), or none (default: both)"),
     text("-md --model-draft --spec-draft-model", "FILE", |draft, value| {
         draft.engine.block = Some(PathBuf::from(value));
         Ok(())
@@ -33,9 +33,9 @@ pub(super) static FLAGS: &[Flag] = &[
         .env("LLAMA_ARG_DRAFT_MAX")
         .params()
         .doc("as --spec-draft-n-max"),
-    integer("--spec-ngram-simple-size-m --spec-ngram-size-m", "N", (0, MAX), draft_most)
+    integer("--spec-ngram-simple-size-m --spec-ngram-size-m", "N", (0, MAX), text_most)
         .params()
-        .doc("as --spec-draft-n-max"),
+        .doc("most tokens guessed at once from what the text repeats, at most 16 (default: 16)"),
     integer("--spec-draft-n-min", "N", (0, MAX), draft_least)
         .env("LLAMA_ARG_SPEC_DRAFT_N_MIN")
         .params()

@@ -43,7 +43,7 @@ pub fn find(name: &str) -> Option<(&'static Flag, bool)> {
 
 const ONE: &str = "a model is on one card at most, and all but experts is on it as a whole";
 const DRAFTS: &str =
-    "models that draft are not in this release; what a text repeats is guessed, see --spec-type";
+    "other models that draft are not in this release; what a text repeats is guessed, see --spec-type";
 const MEDIA: &str = "images, audio and video are not in this release";
 const INTERNALS: &str = "it tunes internals that this engine does not have";
 const RERANKING: &str = "reranking is not in this release";
