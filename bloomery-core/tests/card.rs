@@ -17,7 +17,7 @@ use bloomery_core::{
     Bytes, Cards, Context, Engine, HostExperts, KvType, Logits, ModelSource, Numerics, Params, Placement,
     ResidencyMode, Session, Snapshot, Turn,
 };
-use common::{ALL, Fixture, all_logits, argmax, kld, max_abs, median};
+use common::{Fixture, ON_CARD, all_logits, argmax, kld, max_abs, median};
 
 /// The first card, for one test at a time; all share it, so that kernels are loaded once.
 struct Card {
@@ -96,7 +96,7 @@ fn close<'a>(what: &str, fixture: &Fixture, rows: impl Iterator<Item = (&'a [f32
 #[test]
 fn logits_stay_within_the_rounding_of_activations() {
     let Some(card) = card() else { return };
-    for fixture in ALL.map(Fixture::read) {
+    for fixture in ON_CARD.map(Fixture::read) {
         let logits = all_logits(&card.engine(&fixture, 1), &fixture.ids, usize::MAX);
         let rows = fixture.rows.iter().zip(fixture.logits.chunks_exact(fixture.vocab));
         close(
@@ -122,7 +122,7 @@ fn continues_like_the_reference(engine: &Engine, fixture: &Fixture) {
 #[test]
 fn greedy_continuations_match_the_reference_where_it_is_sure() {
     let Some(card) = card() else { return };
-    for fixture in ALL.map(Fixture::read) {
+    for fixture in ON_CARD.map(Fixture::read) {
         continues_like_the_reference(&card.engine(&fixture, 1), &fixture);
     }
 }
@@ -130,7 +130,7 @@ fn greedy_continuations_match_the_reference_where_it_is_sure() {
 #[test]
 fn experts_on_the_host_match_the_reference_too() {
     let Some(card) = card() else { return };
-    for fixture in ALL.map(Fixture::read) {
+    for fixture in ON_CARD.map(Fixture::read) {
         for engine in card.splits(&fixture, 1, ResidencyMode::Adaptive) {
             for chunk in [usize::MAX, 33, 1] {
                 let logits = all_logits(&engine, &fixture.ids, chunk);
@@ -150,7 +150,7 @@ fn experts_on_the_host_match_the_reference_too() {
 #[test]
 fn chunks_of_a_prompt_give_the_whole_within_rounding() {
     let Some(card) = card() else { return };
-    for fixture in ALL.map(Fixture::read) {
+    for fixture in ON_CARD.map(Fixture::read) {
         for kv in [KvType::F16, KvType::Q8_0, KvType::F32] {
             let engine = card.builder(&fixture).kv(kv).plan();
             // A head of 16 has no blocks of 32.
@@ -168,7 +168,7 @@ fn chunks_of_a_prompt_give_the_whole_within_rounding() {
 #[test]
 fn experts_match_the_reference_in_almost_every_row() {
     let Some(card) = card() else { return };
-    for fixture in ALL.map(Fixture::read).into_iter().filter(|fixture| !fixture.routes.is_empty()) {
+    for fixture in ON_CARD.map(Fixture::read).into_iter().filter(|fixture| !fixture.routes.is_empty()) {
         let engine = card.engine(&fixture, 1);
         let mut session = engine.session().unwrap();
         let mut turn = [Turn::new(&mut session, &fixture.ids, Logits::All).traced()];
@@ -247,7 +247,7 @@ fn share_steps(fixture: &Fixture, engine: &Engine) {
 #[test]
 fn graphs_give_the_bits_of_single_kernels() {
     let Some(card) = card() else { return };
-    for fixture in ALL.map(Fixture::read) {
+    for fixture in ON_CARD.map(Fixture::read) {
         let engine = card.engine(&fixture, 1);
         let mut session = engine.session().unwrap();
         let (len, chunk) = (fixture.ids.len() - 20, 20);
@@ -348,7 +348,7 @@ fn forks_and_cuts(card: &Card, fixture: &Fixture) {
 #[test]
 fn candidates_draw_what_whole_rows_draw() {
     let Some(card) = card() else { return };
-    for fixture in ALL.map(Fixture::read) {
+    for fixture in ON_CARD.map(Fixture::read) {
         let engine = card.engine(&fixture, 1);
         for (top_k, temperature) in [(40, 0.9), (1, 1.0), (128, 1.5), (20, 0.0)] {
             let seed = Seed::Fixed(7);
@@ -381,7 +381,7 @@ fn candidates_draw_what_whole_rows_draw() {
 #[test]
 fn candidates_are_the_largest_logits() {
     let Some(card) = card() else { return };
-    for fixture in ALL.map(Fixture::read) {
+    for fixture in ON_CARD.map(Fixture::read) {
         let engine = card.engine(&fixture, 3);
         let mut sessions: Vec<Session> = (0..3).map(|_| engine.session().unwrap()).collect();
         for k in [1, 2, 40, 128] {

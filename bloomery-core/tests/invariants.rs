@@ -9,7 +9,7 @@ mod common;
 use std::num::NonZeroUsize;
 
 use bloomery_core::{Engine, Isa, KvType, Logits, Numerics, Snapshot, Turn};
-use common::{ALL, Fixture, all_logits};
+use common::{Fixture, all, all_logits};
 
 fn bits(logits: &[f32]) -> Vec<u32> {
     logits.iter().map(|x| x.to_bits()).collect()
@@ -21,7 +21,7 @@ fn engine(fixture: &Fixture, sessions: usize) -> Engine {
 
 #[test]
 fn chunks_of_a_prompt_give_the_whole() {
-    for fixture in ALL.map(Fixture::read) {
+    for fixture in all() {
         for numerics in [Numerics::Fast, Numerics::Exact] {
             let engine = fixture.engine(numerics);
             let whole = bits(&all_logits(&engine, &fixture.ids, usize::MAX));

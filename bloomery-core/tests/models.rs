@@ -9,11 +9,11 @@
 mod common;
 
 use bloomery_core::{Engine, Logits, Numerics, Turn};
-use common::{ALL, Fixture, all_logits, argmax, kld, max_abs, median};
+use common::{Fixture, all, all_logits, argmax, kld, max_abs, median};
 
 #[test]
 fn exact_numerics_match_the_reference() {
-    for fixture in ALL.map(Fixture::read) {
+    for fixture in all() {
         let engine = fixture.engine(Numerics::Exact);
         let logits = all_logits(&engine, &fixture.ids, usize::MAX);
         // Gemma's quantised file was run by llama.cpp, whose GELU is a table of 16-bit floats.
@@ -33,7 +33,7 @@ fn exact_numerics_match_the_reference() {
 
 #[test]
 fn fast_numerics_stay_within_the_rounding_of_activations() {
-    for fixture in ALL.map(Fixture::read) {
+    for fixture in all() {
         let engine = fixture.engine(Numerics::Fast);
         let logits = all_logits(&engine, &fixture.ids, usize::MAX);
         let rows = fixture.rows.iter().zip(fixture.logits.chunks_exact(fixture.vocab));
@@ -59,7 +59,7 @@ fn fast_numerics_stay_within_the_rounding_of_activations() {
 
 #[test]
 fn greedy_continuations_match_the_reference() {
-    for fixture in ALL.map(Fixture::read) {
+    for fixture in all() {
         assert_eq!(greedy(&fixture.engine(Numerics::Exact), &fixture), fixture.greedy, "{}", fixture.name);
         // Rounded activations may part from the reference where its best two tokens are closer than the tolerance.
         let fast = greedy(&fixture.engine(Numerics::Fast), &fixture);
@@ -81,7 +81,7 @@ fn greedy(engine: &Engine, fixture: &Fixture) -> Vec<u32> {
 
 #[test]
 fn experts_match_the_reference_in_every_layer() {
-    for fixture in ALL.map(Fixture::read).into_iter().filter(|fixture| !fixture.routes.is_empty()) {
+    for fixture in all().filter(|fixture| !fixture.routes.is_empty()) {
         let engine = fixture.engine(Numerics::Exact);
         let mut session = engine.session().unwrap();
         let mut turn = [Turn::new(&mut session, &fixture.ids, Logits::All).traced()];

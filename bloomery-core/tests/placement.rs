@@ -77,7 +77,7 @@ fn the_demo_model_runs_on_cards() {
 
 #[test]
 fn every_fixture_has_kernels() {
-    for name in common::ALL {
+    for name in common::ON_CARD {
         let path = model_path(name);
         let builder = Engine::builder(path.as_path()).cards(Cards::given([card("a", 8)]));
         assert_eq!(builder.plan().unwrap().placement(), Placement::Card(0), "{name}");
