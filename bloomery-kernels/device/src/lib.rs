@@ -40,7 +40,7 @@ mod dots;
 mod embed;
 #[cfg(feature = "products")]
 mod experts;
-#[cfg(feature = "few")]
+#[cfg(any(feature = "few", feature = "project_both"))]
 mod few;
 #[cfg(feature = "rope")]
 mod gate;
@@ -59,6 +59,8 @@ mod norm;
 mod pack;
 #[cfg(feature = "products")]
 mod project;
+#[cfg(feature = "project_both")]
+mod project_both;
 #[cfg(feature = "products")]
 mod ring;
 #[cfg(any(feature = "rope", feature = "heads"))]

@@ -89,7 +89,7 @@ impl Sums {
     }
 }
 
-#[cfg(target_arch = "nvptx64")]
+#[cfg(all(target_arch = "nvptx64", feature = "few"))]
 mod entries {
     macro_rules! entries {
         ($($name:ident $args:ident $kernel:path,)*) => {$(

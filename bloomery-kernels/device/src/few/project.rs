@@ -96,13 +96,22 @@ impl Supply for Turns<'_> {
 /// with as many scales, 1 to 8 tokens, shared memory of [`project_places`].
 #[inline(always)]
 pub(crate) unsafe fn project(args: ProjectArgs) {
+    project_block(args, block(), blocks());
+}
+
+/// What block `block` of `blocks` does.
+///
+/// # Safety
+/// As [`project`].
+#[inline(always)]
+pub(crate) unsafe fn project_block(args: ProjectArgs, block: u32, blocks: u32) {
     let warp = uniform_warp();
     let ProjectArgs { x, gain, eps, cols, tokens, scales, round, .. } = args;
     let layout = Layout { blocks: cols.div_ceil(256), scales, rows: tokens };
     let (at, places) = (shared_base(), project_places(layout, round));
     let source = Source { x, gain, up: 0, act: 0, eps, cols };
     let rows = Rows { source, layout, at: at + places.rows, squares: at + places.squares };
-    let (first, count) = share(args.tiles, block(), blocks());
+    let (first, count) = share(args.tiles, block, blocks);
     let across = layout.blocks;
     let mut turns = Turns::new(&args, across, (first, first + count), warp);
     let mut supply = turns;

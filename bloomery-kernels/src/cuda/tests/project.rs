@@ -176,14 +176,47 @@ fn every_format_and_number_of_rows() {
 }
 
 #[test]
+fn one_row_of_tiles_and_floats_is_one_launch() {
+    use Format::{BF16, F32, Q4_K, Q6_K, Q8_0};
+    for mut place in places() {
+        let (x, cols) = (place.buffer(&[0.0_f32; 2 * 256]), 256);
+        let names = |place: &mut Place, formats: &[Format], count: usize| {
+            let part = |format: &Format| Product {
+                weight: place.weight(*format, 32, cols, &weights(*format, 32 * cols, 1)),
+                bias: None,
+                out: place.poison::<f32>(count * 32).span(),
+                accumulate: false,
+            };
+            let parts = formats.iter().map(part).collect();
+            let (x, tuning) = (x.slice(0..count * cols).unwrap(), Tuning::default());
+            let project = Project { x, rows: count, norm: None, parts, workspace: None, tuning };
+            let launches = project.launches(place.info()).unwrap();
+            launches.iter().map(|launch| launch.name()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&mut place, &[Q4_K, Q6_K, F32, BF16], 1), ["project_both"]);
+        assert_eq!(names(&mut place, &[F32, Q8_0], 1), ["project_both"]);
+        // Rows that are rounded in two ways, several rows, and weights of one kind.
+        assert_eq!(
+            names(&mut place, &[Q4_K, Q8_0, F32], 1),
+            ["few_project", "few_project", "project_float_1"]
+        );
+        assert_eq!(names(&mut place, &[Q4_K, F32], 2), ["few_project", "project_float_2"]);
+        assert_eq!(names(&mut place, &[Q4_K, Q6_K], 1), ["few_project"]);
+    }
+}
+
+#[test]
 fn several_formats_in_one_call() {
     use Format::{BF16, F16, F32, IQ4_XS, Q3_K, Q4_K, Q5_K, Q6_K, Q8_0};
     for mut place in places() {
-        let sets: [&[Format]; 5] = [
+        let sets: [&[Format]; 7] = [
             &[Q4_K, Q4_K, Q6_K],
             &[Q5_K, Q3_K, IQ4_XS],
             &[Q4_K, Q8_0, Q6_K, BF16],
             &[F32, F16, BF16],
+            // One row in one launch.
+            &[Q4_K, Q6_K, F32, F32],
+            &[F16, Q8_0, F32],
             &[Q4_K, Q4_K, Q4_K, Q4_K, Q4_K],
         ];
         for (i, formats) in sets.into_iter().enumerate() {
