@@ -21,6 +21,7 @@ mod beside;
 mod candidates;
 mod delta;
 mod device;
+mod draft;
 mod embed;
 #[cfg(test)]
 mod emulated;
@@ -62,6 +63,7 @@ pub use beside::Beside;
 pub use candidates::Candidates;
 pub use delta::{Delta, DeltaShape};
 pub use device::{Device, DeviceInfo};
+pub use draft::{Carry, Pair};
 pub use embed::Embed;
 pub use error::CudaError;
 pub use experts::{FeedForward, Routed};

@@ -2,7 +2,7 @@
 
 use bloomery_kernels::cpu::KvType;
 
-use super::ops::{attend, candidates, delta, feed_forward, project, route};
+use super::ops::{attend, candidates, delta, feed_forward, pair, project, route};
 use crate::program::{Op, Program, Rows};
 use crate::sampling::MOST_CANDIDATES;
 use crate::units::Bytes;
@@ -72,7 +72,7 @@ impl Sizes {
             delta: 0,
             readers: 0,
             shares: 0,
-            recurrent: !program.deltas.is_empty(),
+            recurrent: program.state_len() > 0,
             select,
         };
         for attention in &program.attentions {
@@ -87,10 +87,13 @@ impl Sizes {
         }
         // Bytes of the last experts: a network beside them has bytes of its own.
         let mut experts_bytes = 0;
-        for op in &program.ops {
+        for op in program.all_ops() {
             match op {
                 Op::Project { x, .. } => {
                     sizes.workspace = sizes.workspace.max(project::workspace_bytes(rows, x.cols));
+                }
+                Op::Pair { x, .. } => {
+                    sizes.workspace = sizes.workspace.max(pair::workspace_bytes(rows, *x));
                 }
                 Op::Route { used, router, .. } => {
                     sizes.used = sizes.used.max(*used);

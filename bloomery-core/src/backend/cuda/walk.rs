@@ -5,7 +5,8 @@ use bloomery_kernels::cuda::{CudaError, Launch, Stream};
 use super::frame::Frame;
 use super::hosted::Experts;
 use super::ops::{
-    add_norm, attend, delta, embed, feed_forward, gate, latent, norm, per_head, project, rope, route, take,
+    add_norm, attend, carry, delta, embed, feed_forward, gate, latent, norm, pair, per_head, project, rope,
+    route, take,
 };
 use super::sizes::count;
 use crate::program::{Buffer, Gated, Op, Program, Projection};
@@ -39,9 +40,19 @@ impl Stage {
 
 /// Everything but the head. Where no outputs are wanted, nothing that only they need.
 pub(super) fn body(frame: &Frame<'_>) -> Result<Vec<Stage>, CudaError> {
-    let ops = &frame.model.program.ops;
-    let mut ops = ops[..ops.len().saturating_sub(1)].iter().peekable();
-    let mut stages = Vec::with_capacity(ops.len());
+    let ops = frame.model.program.step_ops();
+    walk(frame, ops.clone().take(ops.count().saturating_sub(1)))
+}
+
+/// A pass of the block that guesses. One that goes on from the pass before finds what it begins with.
+pub(super) fn guess(frame: &Frame<'_>, goes_on: bool) -> Result<Vec<Stage>, CudaError> {
+    let draft = frame.model.program.draft.as_ref();
+    walk(frame, draft.iter().flat_map(|draft| &draft.ops).skip(usize::from(goes_on)))
+}
+
+fn walk<'a>(frame: &Frame<'_>, ops: impl Iterator<Item = &'a Op> + Clone) -> Result<Vec<Stage>, CudaError> {
+    let mut ops = ops.peekable();
+    let mut stages = Vec::new();
     let (mut used_now, mut layer) = (1, 0);
     while let Some(op) = ops.next() {
         match op {
@@ -125,8 +136,14 @@ pub(super) fn body(frame: &Frame<'_>) -> Result<Vec<Stage>, CudaError> {
                 let launches = latent::launches(frame, [*q, *kv], *norm, *attention)?;
                 stages.push(Stage::new("rope", launches));
             }
-            // Of a block that guesses, which does not run here.
-            Op::Previous { .. } | Op::Carried { .. } | Op::Pair { .. } => {}
+            Op::Previous { x, out } => {
+                stages.push(Stage::new("carry", carry::launches(frame, Some(*x), *out)?));
+            }
+            Op::Carried { out } => stages.push(Stage::new("carry", carry::launches(frame, None, *out)?)),
+            Op::Pair { table, embedding_norm, x, norm, out } => {
+                let (embedding, row) = ((*table, *embedding_norm), (*x, *norm));
+                stages.push(Stage::new("pair", pair::launches(frame, embedding, row, *out)?));
+            }
         }
     }
     Ok(stages)

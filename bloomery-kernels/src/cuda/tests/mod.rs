@@ -6,6 +6,7 @@ mod candidates;
 mod census;
 mod copies;
 mod delta;
+mod draft;
 mod embed;
 mod experts;
 mod gate;
