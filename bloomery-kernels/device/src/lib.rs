@@ -44,6 +44,8 @@ mod embed;
 mod experts;
 #[cfg(any(feature = "few", feature = "project_both"))]
 mod few;
+#[cfg(feature = "few")]
+mod few_entries;
 #[cfg(feature = "rope")]
 mod gate;
 #[cfg(any(feature = "products", feature = "few"))]
