@@ -6,7 +6,8 @@ use super::many;
 use super::module::{Entry, PROJECT_BOTH, PROJECT_FLOAT};
 use super::ring::{Rings, raw_bytes, room};
 use super::weights::Form;
-use super::{CudaError, DeviceInfo, Launch, Span, TILE_ROWS, Tuning, Weight};
+use super::{CudaError, DeviceInfo, Gate, Launch, Span, TILE_ROWS, Tuning, Weight};
+use crate::abi::activation::SIGMOID;
 use crate::abi::project::{DEPTH, PARTS, PROJECT_HEAD, Part, ProjectArgs};
 use crate::abi::project_both::ProjectBothArgs;
 use crate::abi::shape::{Class, Shape};
@@ -40,6 +41,8 @@ pub struct Project {
     pub rows: usize,
     /// As many gains as columns, and the epsilon; without, the rows are multiplied as they are.
     pub norm: Option<(Span<f32>, f32)>,
+    /// As many values as `x`, whose sigmoids multiply it; not with a norm.
+    pub gate: Option<Span<f32>>,
     /// The products.
     pub parts: Vec<Product>,
     /// Room for [`workspace_bytes`](Self::workspace_bytes): for rows that are rounded in memory. Without, each block rounds the
@@ -56,6 +59,14 @@ impl Project {
         many::rounded_bytes(rows, cols, 1).max(many::rounded_bytes(rows, cols, 8))
     }
 
+    /// What is rounded, and with what it is gated, as [`many::round`] takes it.
+    pub(super) fn source(&self) -> (&Span<f32>, Option<(&Span<f32>, u32)>) {
+        match &self.gate {
+            None => (&self.x, None),
+            Some(gate) => (gate, Some((&self.x, SIGMOID))),
+        }
+    }
+
     /// The kernels: one for all parts whose formats read the same activations, for every 8 rows.
     ///
     /// # Errors
@@ -63,6 +74,16 @@ impl Project {
     /// not fit.
     pub fn launches(&self, info: &DeviceInfo) -> Result<Vec<Launch>, CudaError> {
         let forms: Vec<Form> = self.parts.iter().map(|part| self.check(part)).collect::<Result<_, _>>()?;
+        if let Some(gate) = &self.gate {
+            let rule = || "0".to_owned();
+            CudaError::require("project", "gates of rows with a norm", 1, self.norm.is_none(), rule)?;
+            // Where rows are rounded, they are gated on the way.
+            let alone = Gate { x: self.x.clone(), gate: gate.clone() }.launch(info)?;
+            if forms.iter().any(|form| form.class == Class::Float) {
+                let rest = Self { gate: None, ..self.clone() }.launches(info)?;
+                return Ok(std::iter::once(alone).chain(rest).collect());
+            }
+        }
         if let Some(launch) = self.both(info, &forms)? {
             return Ok(vec![launch]);
         }

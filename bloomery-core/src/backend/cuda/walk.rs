@@ -119,7 +119,15 @@ fn walk<'a>(frame: &Frame<'_>, ops: impl Iterator<Item = &'a Op> + Clone) -> Res
                 let launches = feed_forward::dense(frame, *normed, None, gated, *out)?;
                 stages.push(Stage::new("feed-forward", launches));
             }
-            Op::Gate { x, gate } => stages.push(Stage::new("gate", gate::launches(frame, *x, *gate)?)),
+            Op::Gate { x, gate } => match ops.peek() {
+                // Gated where they are rounded.
+                Some(Op::Project { x: of, norm: None, parts }) if of == x => {
+                    let launches = project::gated(frame, *x, *gate, parts)?;
+                    stages.push(Stage::new("attention out", launches));
+                    ops.next();
+                }
+                _ => stages.push(Stage::new("gate", gate::launches(frame, *x, *gate)?)),
+            },
             Op::Absorb { q, keys, out } => match ops.peek() {
                 Some(Op::LatentAppend { q: absorbed, kv, norm, attention }) if absorbed == out => {
                     let (from, to) = ((*q, *keys), [*absorbed, *kv]);

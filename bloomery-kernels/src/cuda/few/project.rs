@@ -27,7 +27,7 @@ pub(in super::super) fn project(
         // Every block would round all rows for itself.
         let shape = (op.rows, cols, scales(class));
         let rows = many::Rows::new(&mut many::Workspace::new(workspace), op.rows, cols, scales(class))?;
-        launches.push(many::round((&op.x, None), op.norm.as_ref(), shape, &rows));
+        launches.push(many::round(op.source(), op.norm.as_ref(), shape, &rows));
         rounded = Some(rows);
     }
     for parts in parts.chunks(PARTS) {
@@ -87,6 +87,9 @@ fn arguments(
     } else if let Some((gain, eps)) = &op.norm {
         (args.gain, args.eps) = (gain.address(), *eps);
         uses.push(gain.memory().clone());
+    } else if let Some(gate) = &op.gate {
+        args.gate = gate.address() + 4 * (rows.start * cols) as u64;
+        uses.push(gate.memory().clone());
     }
     for (part, argument) in parts.iter().zip(&mut args.parts) {
         let Product { weight, bias, out, accumulate } = part;
