@@ -1,16 +1,19 @@
 //! The decision seat of an engine.
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::thread;
 
 use super::LONGEST;
 use super::answer::Decision;
 use super::encode::{Prompt, encode};
 use super::error::DecideError;
 use super::json::Json;
+use super::part;
 use super::question::Question;
 use super::reading::Reading;
 use super::seat::Seat;
 use crate::engine::{Engine, Logits, Turn};
+use crate::plan::Placement;
 
 /// Answers questions. Cloning is cheap; all methods may be called from any thread.
 ///
@@ -104,14 +107,56 @@ impl Decider {
     /// [`DecideError`].
     pub fn decide(&self, state: &Json, questions: &[Question]) -> Result<Decision, DecideError> {
         let prompt = self.prompt(state, questions)?;
+        match self.engine.placement() {
+            Placement::Card(_) => self.read_meanwhile(&prompt),
+            // Where the trunk is on the CPU the head would take its threads.
+            _ => self.read_between(&prompt),
+        }
+    }
+
+    /// Takes in what a step brings back before the next, so that it is not kept.
+    fn read_between(&self, prompt: &Prompt) -> Result<Decision, DecideError> {
+        let mut reading = Reading::new(&self.seat, prompt);
+        let most = self.engine.step_rows();
+        self.run(prompt, &|left| left.min(most), &mut |rows| reading.rows(&rows))?;
+        reading.finish()
+    }
+
+    /// Takes in what a step brings back while the next one runs.
+    fn read_meanwhile(&self, prompt: &Prompt) -> Result<Decision, DecideError> {
+        let most = self.engine.step_rows();
+        thread::scope(|scope| {
+            let (sender, parts) = mpsc::sync_channel::<Vec<f32>>(1);
+            let reader = thread::Builder::new().name("bloomery-head".to_owned());
+            let Ok(reader) = reader.spawn_scoped(scope, || self.read(prompt, parts)) else {
+                return self.read_between(prompt);
+            };
+            // A reader that is gone says why.
+            let send = &mut |rows| sender.send(rows).or(Ok(()));
+            let ran = self.run(prompt, &|left| part::next(left, most), send);
+            drop(sender);
+            let read = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            ran.and(read)
+        })
+    }
+
+    /// Runs a prompt in parts, and hands out what they bring back.
+    fn run(
+        &self,
+        prompt: &Prompt,
+        part: &dyn Fn(usize) -> usize,
+        take: &mut dyn FnMut(Vec<f32>) -> Result<(), DecideError>,
+    ) -> Result<(), DecideError> {
         let mut session = self.engine.session()?;
-        let mut reading = Reading::new(&self.seat, &prompt);
-        // What a step brings back is taken in before the next, so that it is not kept.
-        for tokens in prompt.tokens.chunks(self.engine.step_rows()) {
+        let mut left = prompt.tokens.as_slice();
+        while !left.is_empty() {
+            let (tokens, rest) = left.split_at(part(left.len()));
             let mut turns = [Turn::new(&mut session, tokens, Logits::All).hidden()];
             self.engine.step(&mut turns)?;
-            reading.rows(turns[0].logits())?;
+            let [turn] = turns;
+            take(turn.into_readout().into_rows())?;
+            left = rest;
         }
-        reading.finish()
+        Ok(())
     }
 }

@@ -1,9 +1,13 @@
 //! The few operations that a head consists of, in f32 with sums in f64 where that costs nothing.
 
+use std::sync::{Mutex, PoisonError};
+
 use bloomery_gguf::Format;
 use bloomery_kernels::cpu::{Cpu, KernelError, Matrix, Part, Scratch};
 
 use super::head::{Attention, FeedForward};
+use super::memory::Memory;
+use super::pieces::{PIECE, Pieces};
 
 /// `x w^T (+ bias)`.
 #[derive(Debug)]
@@ -22,29 +26,51 @@ pub(super) struct LayerNorm {
     pub(super) eps: f32,
 }
 
-/// Mean and reciprocal deviation of a row.
-#[derive(Debug, Clone, Copy)]
+/// Mean and variance of a row.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Moments {
     pub(super) mean: f64,
-    pub(super) scale: f64,
+    pub(super) variance: f64,
 }
 
 impl Moments {
-    fn of(row: &[f32], eps: f32) -> Self {
-        let count = row.len() as f64;
-        let mean = row.iter().map(|&x| f64::from(x)).sum::<f64>() / count;
-        let squares = row.iter().map(|&x| (f64::from(x) - mean).powi(2)).sum::<f64>();
-        Self { mean, scale: 1.0 / (squares / count + f64::from(eps)).sqrt() }
+    /// Of a row in pieces.
+    pub(super) fn of<'r>(row: impl Iterator<Item = &'r [f32]> + Clone) -> Self {
+        let count = row.clone().map(<[f32]>::len).sum::<usize>() as f64;
+        let total = |term: &dyn Fn(&[f32]) -> f64| row.clone().map(term).sum::<f64>() / count;
+        let mean = total(&|part| sum(part, |x| x));
+        Self { mean, variance: total(&|part| sum(part, |x| (x - mean) * (x - mean))) }
+    }
+
+    /// Reciprocal deviation.
+    fn scale(&self, eps: f32) -> f64 {
+        1.0 / (self.variance + f64::from(eps)).sqrt()
     }
 }
 
+/// The sum of terms, in f64 and eight sums: one would wait for itself.
+fn sum(values: &[f32], term: impl Fn(f64) -> f64) -> f64 {
+    let mut sums = [0.0; 8];
+    let (eights, rest) = values.as_chunks::<8>();
+    for eight in eights {
+        sums.iter_mut().zip(eight).for_each(|(sum, &x)| *sum += term(f64::from(x)));
+    }
+    sums.iter().sum::<f64>() + rest.iter().map(|&x| term(f64::from(x))).sum::<f64>()
+}
+
 impl LayerNorm {
-    /// Normalises one row.
-    pub(super) fn row(&self, row: &[f32], out: &mut [f32]) {
-        let Moments { mean, scale } = Moments::of(row, self.eps);
-        let (mean, scale) = (mean as f32, scale as f32);
-        for ((out, &x), (&gain, &bias)) in out.iter_mut().zip(row).zip(self.gain.iter().zip(&self.bias)) {
-            *out = (x - mean) * scale * gain + bias;
+    /// Normalises one row into parts.
+    pub(super) fn row(&self, row: &[f32], out: &mut [&mut [f32]]) {
+        let moments = Moments::of([row].into_iter());
+        let (mean, scale) = (moments.mean as f32, moments.scale(self.eps) as f32);
+        let mut first = 0;
+        for out in out {
+            let here = first..first + out.len();
+            let known = self.gain[here.clone()].iter().zip(&self.bias[here.clone()]);
+            for ((out, &x), (&gain, &bias)) in out.iter_mut().zip(&row[here.clone()]).zip(known) {
+                *out = (x - mean) * scale * gain + bias;
+            }
+            first = here.end;
         }
     }
 
@@ -52,46 +78,14 @@ impl LayerNorm {
     pub(super) fn rows(&self, rows: &[f32]) -> Vec<f32> {
         let (width, mut out) = (self.gain.len(), vec![0.0; rows.len()]);
         for (row, out) in rows.chunks_exact(width).zip(out.chunks_exact_mut(width)) {
-            self.row(row, out);
+            self.row(row, &mut [out]);
         }
         out
     }
 }
 
-/// What attention looks at: rows, and the same transposed.
-pub(super) struct Memory {
-    rows: Vec<f32>,
-    columns: Vec<f32>,
-    width: usize,
-}
-
 /// Queries times heads that are scored at a time: 16 MB of scores for 16 384 positions.
 pub(super) const QUERIES: usize = 256;
-
-impl Memory {
-    pub(super) fn new(rows: Vec<f32>, width: usize) -> Self {
-        /// Rows that are read together, so that whole cache lines are written.
-        const BLOCK: usize = 16;
-        let count = rows.len() / width;
-        let mut columns = vec![0.0; rows.len()];
-        for (index, block) in rows.chunks(BLOCK * width).enumerate() {
-            for (row, values) in block.chunks_exact(width).enumerate() {
-                let at = index * BLOCK + row;
-                values.iter().enumerate().for_each(|(col, &value)| columns[col * count + at] = value);
-            }
-        }
-        Self { rows, columns, width }
-    }
-
-    fn len(&self) -> usize {
-        self.rows.len() / self.width
-    }
-
-    /// Mean and deviation of every row.
-    pub(super) fn moments(&self, eps: f32) -> Vec<Moments> {
-        self.rows.chunks_exact(self.width).map(|row| Moments::of(row, eps)).collect()
-    }
-}
 
 /// Runs operations on the kernels' threads.
 pub(super) struct Maths<'c> {
@@ -129,6 +123,28 @@ impl<'c> Maths<'c> {
         self.cpu.project(x, x.len() / cols, None, &mut [part], &mut self.scratch)
     }
 
+    /// `x w^T` of rows, for several matrices at once.
+    pub(super) fn pieces<'w>(
+        &mut self,
+        x: &Pieces,
+        weights: &dyn Fn(usize, usize) -> &'w [f32],
+        outs: &mut [&mut [f32]],
+    ) -> Result<(), KernelError> {
+        for piece in 0..x.count() {
+            let cols = x.width(piece);
+            let mut parts = Vec::with_capacity(outs.len());
+            for (index, out) in outs.iter_mut().enumerate() {
+                let weight = weights(index, piece);
+                let weight =
+                    Matrix::new(Format::F32, weight.len() / cols, cols, bytemuck::cast_slice(weight))?;
+                parts.push(Part { weight, bias: None, out, accumulate: piece > 0 });
+            }
+            let x = x.part(piece, 0..x.rows());
+            self.cpu.project(x, x.len() / cols, None, &mut parts, &mut self.scratch)?;
+        }
+        Ok(())
+    }
+
     /// `x += attention(x_normed, memory)`; the memory's rows are normalised first, if `norm` says so.
     ///
     /// Keys and values of the memory are never made: `k q = m (W_k q)` and `sum p v = W_v sum p m`, so that a position
@@ -140,10 +156,10 @@ impl<'c> Maths<'c> {
         x: &mut [f32],
         normed: &[f32],
         memory: &Memory,
-        norm: Option<(&LayerNorm, &[Moments])>,
+        norm: Option<&LayerNorm>,
         attention: &Attention,
     ) -> Result<(), KernelError> {
-        let width = memory.width;
+        let width = memory.rows.cols();
         let heads = attention.heads;
         let mut queries = self.linear(normed, &attention.queries)?;
         let scale = (heads as f32 / width as f32).sqrt();
@@ -161,73 +177,123 @@ impl<'c> Maths<'c> {
         &mut self,
         queries: &[f32],
         memory: &Memory,
-        norm: Option<(&LayerNorm, &[Moments])>,
+        norm: Option<&LayerNorm>,
         attention: &Attention,
         values: &mut [f32],
     ) -> Result<(), KernelError> {
-        let (width, heads, positions) = (memory.width, attention.heads, memory.len());
+        let (width, heads) = (memory.rows.cols(), attention.heads);
         let (count, head) = (queries.len() / width, width / heads);
-        // Head by head.
-        let mut keyed = vec![0.0; heads * count * width];
-        for (index, keyed) in keyed.chunks_exact_mut(count * width).enumerate() {
-            let mine = columns(queries, width, index * head..(index + 1) * head);
-            let keys = &attention.keys[index * width * head..(index + 1) * width * head];
-            self.product(&mine, (keys, head), None, false, keyed)?;
-        }
-        let mut sums = Vec::new();
-        if let Some((norm, _)) = norm {
-            for row in keyed.chunks_exact_mut(width) {
-                row.iter_mut().zip(&norm.gain).for_each(|(value, gain)| *value *= gain);
-                sums.push(row.iter().map(|&value| f64::from(value)).sum::<f64>());
-            }
-        }
-        let mut scores = vec![0.0; heads * count * positions];
-        self.product(&keyed, (&memory.rows, width), None, false, &mut scores)?;
-        let offsets = self.weigh(&mut scores, positions, norm.map(|(_, moments)| (moments, &sums[..])));
-        let mut seen = keyed;
-        self.product(&scores, (&memory.columns, positions), None, false, &mut seen)?;
-        if let Some((norm, _)) = norm {
-            for (row, &offset) in seen.chunks_exact_mut(width).zip(&offsets) {
-                for (value, (&gain, &bias)) in row.iter_mut().zip(norm.gain.iter().zip(&norm.bias)) {
-                    *value = (f64::from(*value) - offset) as f32 * gain + bias;
+        let keyed = self.key(queries, attention, norm)?;
+        let sums: Vec<f64> = match norm {
+            None => Vec::new(),
+            Some(_) => (0..keyed.rows())
+                .map(|row| (0..keyed.count()).map(|piece| sum(keyed.part(piece, row..row + 1), |x| x)).sum())
+                .collect(),
+        };
+        let mut scores = Pieces::zeros(heads * count, memory.len());
+        let positions = |index: usize| index * PIECE..memory.len().min((index + 1) * PIECE);
+        let rows = |index: usize, piece: usize| memory.rows.part(piece, positions(index));
+        self.pieces(&keyed, &rows, &mut scores.each_mut().collect::<Vec<_>>())?;
+        let offsets = self.weigh(&mut scores, norm.map(|norm| (&memory.moments[..], &sums[..], norm.eps)));
+        let mut seen = vec![0.0; heads * count * width];
+        let columns = |_, piece: usize| memory.columns.part(piece, 0..width);
+        self.pieces(&scores, &columns, &mut [&mut seen])?;
+
+        let Linear { weight, bias, .. } = &attention.values;
+        let mut found = vec![0.0; count * width];
+        let tasks =
+            seen.chunks_exact_mut(count * width).zip(found.chunks_exact_mut(count * head)).enumerate();
+        self.all(tasks.collect(), &|maths, (index, (seen, found)): (usize, (&mut [f32], &mut [f32]))| {
+            if let Some(norm) = norm {
+                let offsets = &offsets[index * count..][..count];
+                for (row, &offset) in seen.chunks_exact_mut(width).zip(offsets) {
+                    for (value, (&gain, &bias)) in row.iter_mut().zip(norm.gain.iter().zip(&norm.bias)) {
+                        *value = (f64::from(*value) - offset) as f32 * gain + bias;
+                    }
                 }
             }
-        }
-        let Linear { weight, bias, .. } = &attention.values;
-        let mut found = vec![0.0; count * head];
-        for (index, seen) in seen.chunks_exact(count * width).enumerate() {
             let rows = index * head..(index + 1) * head;
             let weight = &weight[rows.start * width..rows.end * width];
-            let bias = bias.as_ref().map(|bias| &bias[rows.clone()]);
-            self.product(seen, (weight, width), bias, false, &mut found)?;
+            maths.product(seen, (weight, width), bias.as_ref().map(|bias| &bias[rows]), false, found)
+        })?;
+        for (index, found) in found.chunks_exact(count * head).enumerate() {
             for (row, found) in values.chunks_exact_mut(width).zip(found.chunks_exact(head)) {
-                row[rows.clone()].copy_from_slice(found);
+                row[index * head..(index + 1) * head].copy_from_slice(found);
             }
         }
         Ok(())
     }
 
-    /// Turns rows of scores into weights of positions. Of memory that is normalised a weight is multiplied by its row's
-    /// scale, and what the rows' means add up to is returned.
-    fn weigh(&self, scores: &mut [f32], positions: usize, norm: Option<(&[Moments], &[f64])>) -> Vec<f64> {
-        let mut offsets = vec![0.0; scores.len() / positions];
-        let rows: Vec<_> = scores.chunks_exact_mut(positions).zip(&mut offsets).enumerate().collect();
-        each(self.cpu, rows, &|(index, (row, offset)): (usize, (&mut [f32], &mut f64))| {
-            if let Some((moments, sums)) = norm {
-                for (score, moments) in row.iter_mut().zip(moments) {
-                    *score = ((f64::from(*score) - moments.mean * sums[index]) * moments.scale) as f32;
+    /// What rows of the memory are multiplied with: head by head the queries' rows, times the norm's gain.
+    fn key(
+        &mut self,
+        queries: &[f32],
+        attention: &Attention,
+        norm: Option<&LayerNorm>,
+    ) -> Result<Pieces, KernelError> {
+        let (width, heads) = (attention.queries.weight.len() / attention.queries.cols, attention.heads);
+        let (count, head) = (queries.len() / width, width / heads);
+        let mine: Vec<Vec<f32>> =
+            (0..heads).map(|index| columns(queries, width, index * head..(index + 1) * head)).collect();
+        let mut keyed = Pieces::zeros(heads * count, width);
+        let mut tasks = Vec::new();
+        for (piece, out) in keyed.each_mut().enumerate() {
+            let cols = out.len() / (heads * count);
+            let parts = out.chunks_exact_mut(count * cols).enumerate();
+            tasks.extend(parts.map(|(index, out)| (index, piece * PIECE, cols, out)));
+        }
+        self.all(tasks, &|maths, (index, first, cols, out): (usize, usize, usize, &mut [f32])| {
+            let keys = &attention.keys[(index * width + first) * head..][..cols * head];
+            maths.product(&mine[index], (keys, head), None, false, out)?;
+            if let Some(norm) = norm {
+                for row in out.chunks_exact_mut(cols) {
+                    row.iter_mut().zip(&norm.gain[first..]).for_each(|(value, gain)| *value *= gain);
                 }
             }
-            softmax(row);
-            if let Some((moments, _)) = norm {
-                for (weight, moments) in row.iter_mut().zip(moments) {
-                    let scaled = f64::from(*weight) * moments.scale;
-                    *offset += scaled * moments.mean;
-                    *weight = scaled as f32;
+            Ok(())
+        })?;
+        Ok(keyed)
+    }
+
+    /// Turns rows of scores into weights of positions. Of memory that is normalised a weight is multiplied by its row's
+    /// scale, and what the rows' means add up to is returned.
+    fn weigh(&self, scores: &mut Pieces, norm: Option<(&[Moments], &[f64], f32)>) -> Vec<f64> {
+        let mut offsets = vec![0.0; scores.rows()];
+        let scales: Vec<f64> =
+            norm.iter().flat_map(|(moments, _, eps)| moments.iter().map(|m| m.scale(*eps))).collect();
+        let rows = scores.by_row_mut().into_iter().zip(&mut offsets).enumerate().collect();
+        each(self.cpu, rows, &|(index, (mut row, offset)): (usize, (Vec<&mut [f32]>, &mut f64))| {
+            let known = || norm.iter().flat_map(|(moments, ..)| moments.iter().zip(&scales));
+            if let Some((_, sums, _)) = norm {
+                for (score, (moments, scale)) in row.iter_mut().flat_map(|part| part.iter_mut()).zip(known())
+                {
+                    *score = ((f64::from(*score) - moments.mean * sums[index]) * scale) as f32;
                 }
+            }
+            softmax_of(&mut row);
+            for (weight, (moments, scale)) in row.iter_mut().flat_map(|part| part.iter_mut()).zip(known()) {
+                let scaled = f64::from(*weight) * scale;
+                *offset += scaled * moments.mean;
+                *weight = scaled as f32;
             }
         });
         offsets
+    }
+
+    /// Runs `work` on every item, on all threads, and returns what failed first.
+    fn all<T: Send>(
+        &self,
+        items: Vec<T>,
+        work: &(dyn Fn(&mut Maths<'_>, T) -> Result<(), KernelError> + Sync),
+    ) -> Result<(), KernelError> {
+        let failed = Mutex::new(Ok(()));
+        each(self.cpu, items, &|item| {
+            // A region inside a task is that task's alone.
+            if let Err(error) = work(&mut Maths::new(self.cpu), item) {
+                *failed.lock().unwrap_or_else(PoisonError::into_inner) = Err(error);
+            }
+        });
+        failed.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// `x += down(gelu(up(norm(x))))`.
@@ -239,7 +305,7 @@ impl<'c> Maths<'c> {
 
     /// `x/2 (1 + erf(x / sqrt 2))`: the exact form, not the one with tanh.
     pub(super) fn gelu(&self, values: &mut [f32]) {
-        const CHUNK: usize = 4096;
+        const CHUNK: usize = 1024;
         each(self.cpu, values.chunks_mut(CHUNK).collect(), &|chunk: &mut [f32]| {
             for value in chunk {
                 let x = f64::from(*value);
@@ -256,22 +322,27 @@ fn columns(rows: &[f32], width: usize, range: std::ops::Range<usize>) -> Vec<f32
 
 /// In place.
 pub(super) fn softmax(row: &mut [f32]) {
-    let most = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let mut sum = 0.0f64;
-    for value in row.iter_mut() {
-        *value = (*value - most).exp();
-        sum += f64::from(*value);
+    softmax_of(&mut [row]);
+}
+
+/// In place, of a row in parts.
+fn softmax_of(row: &mut [&mut [f32]]) {
+    let most = row.iter().flat_map(|part| part.iter()).copied().fold(f32::NEG_INFINITY, f32::max);
+    let mut total = 0.0;
+    for part in row.iter_mut() {
+        part.iter_mut().for_each(|value| *value = (*value - most).exp());
+        total += sum(part, |x| x);
     }
-    let scale = (1.0 / sum) as f32;
-    row.iter_mut().for_each(|value| *value *= scale);
+    let scale = (1.0 / total) as f32;
+    row.iter_mut().for_each(|part| part.iter_mut().for_each(|value| *value *= scale));
 }
 
 /// Runs `work` on every item, on all threads.
 pub(super) fn each<T: Send>(cpu: &Cpu, items: Vec<T>, work: &(dyn Fn(T) + Sync)) {
     // A pool hands out numbers; an item goes to who gets its number.
-    let items: Vec<_> = items.into_iter().map(|item| std::sync::Mutex::new(Some(item))).collect();
+    let items: Vec<_> = items.into_iter().map(|item| Mutex::new(Some(item))).collect();
     cpu.pool().run(items.len(), &|index| {
-        let item = items[index].lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        let item = items[index].lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(item) = item {
             work(item);
         }
@@ -280,5 +351,9 @@ pub(super) fn each<T: Send>(cpu: &Cpu, items: Vec<T>, work: &(dyn Fn(T) + Sync))
 
 /// The sum of products, in f64.
 pub(super) fn dot(a: &[f32], b: &[f32]) -> f64 {
-    a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum()
+    let mut sums = [0.0; 8];
+    for (a, b) in a.chunks(8).zip(b.chunks(8)) {
+        sums.iter_mut().zip(a.iter().zip(b)).for_each(|(sum, (&a, &b))| *sum += f64::from(a) * f64::from(b));
+    }
+    sums.iter().sum()
 }

@@ -3,11 +3,13 @@
 use super::answer::{Answer, Decision};
 use super::encode::Prompt;
 use super::error::DecideError;
-use super::maths::{Maths, Memory, dot, each, softmax};
+use super::maths::{Maths, dot, each, softmax};
+use super::memory::Memory;
+use super::pieces::{PIECE, Pieces};
 use super::seat::Seat;
 
 /// Rows that are normalised and projected at a time, so that they stay in the processor's caches.
-const ROWS: usize = 128;
+const ROWS: usize = 256;
 
 /// One prompt on its way through the head.
 ///
@@ -18,11 +20,10 @@ pub(super) struct Reading<'s> {
     prompt: &'s Prompt,
     /// Questions and options in the order of the prompt: no two overlap.
     spans: Vec<Span>,
-    /// Projected rows so far.
-    memory: Vec<f32>,
+    /// Projected rows.
+    memory: Memory,
     rows: usize,
     last: Vec<f32>,
-    normed: Vec<f32>,
 }
 
 struct Span {
@@ -45,9 +46,9 @@ impl<'s> Reading<'s> {
             std::iter::once(&field.span).chain(field.options.iter().map(|option| &option.span))
         });
         let spans = ranges.map(|range| Span { start: range.start, end: range.end, sum: vec![0.0; hidden] });
-        let memory = Vec::with_capacity(prompt.tokens.len() * seat.head.dims.width);
+        let memory = Memory::new(prompt.tokens.len(), seat.head.dims.width);
         let (spans, maths) = (spans.collect(), Maths::new(&seat.cpu));
-        Self { seat, maths, prompt, spans, memory, rows: 0, last: Vec::new(), normed: Vec::new() }
+        Self { seat, maths, prompt, spans, memory, rows: 0, last: Vec::new() }
     }
 
     /// Takes in the hidden states of the next positions.
@@ -65,22 +66,40 @@ impl<'s> Reading<'s> {
 
     fn part(&mut self, hidden: &[f32], width: usize) -> Result<(), DecideError> {
         let head = &self.seat.head;
-        let mut normed = std::mem::take(&mut self.normed);
-        normed.resize(hidden.len(), 0.0);
-        let rows = hidden.chunks_exact(width).zip(normed.chunks_exact_mut(width)).collect();
-        each(self.maths.cpu, rows, &|(row, out): (&[f32], &mut [f32])| head.hidden_norm.row(row, out));
-        self.memory.extend(self.maths.linear(&normed, &head.memory)?);
-        let (start, end) = (self.rows, self.rows + hidden.len() / width);
-        for span in self.spans.iter_mut().filter(|span| span.start < end && span.end > start) {
-            for row in span.start.max(start)..span.end.min(end) {
-                let row = &normed[(row - start) * width..][..width];
-                span.sum.iter_mut().zip(row).for_each(|(sum, &x)| *sum += f64::from(x));
-            }
-        }
+        let count = hidden.len() / width;
+        let (start, end) = (self.rows, self.rows + count);
+        let mut normed = Pieces::zeros(count, width);
+        let rows = hidden.chunks_exact(width).zip(normed.by_row_mut()).collect();
+        each(self.maths.cpu, rows, &|(row, mut out): (&[f32], Vec<&mut [f32]>)| {
+            head.hidden_norm.row(row, &mut out)
+        });
+        let weights = |index: usize, piece: usize| {
+            let weight: &Pieces = &head.memory[index];
+            weight.part(piece, 0..weight.rows())
+        };
+        let mut outs: Vec<_> = self.memory.rows.rows_mut(start..end).collect();
+        self.maths.pieces(&normed, &weights, &mut outs)?;
+        self.memory.fill(self.maths.cpu, count);
+        self.add_up(&normed, start);
         self.last.clear();
-        self.last.extend_from_slice(&normed[normed.len() - width..]);
-        (self.rows, self.normed) = (end, normed);
+        (0..normed.count())
+            .for_each(|piece| self.last.extend_from_slice(normed.part(piece, count - 1..count)));
+        self.rows = end;
         Ok(())
+    }
+
+    /// Adds rows from position `start` on to the sums of their spans.
+    fn add_up(&mut self, normed: &Pieces, start: usize) {
+        let end = start + normed.rows();
+        let spans = self.spans.iter_mut().filter(|span| span.start < end && span.end > start);
+        each(self.maths.cpu, spans.collect(), &|span: &mut Span| {
+            for row in span.start.max(start)..span.end.min(end) {
+                for (piece, sums) in span.sum.chunks_mut(PIECE).enumerate() {
+                    let row = normed.part(piece, row - start..row - start + 1);
+                    sums.iter_mut().zip(row).for_each(|(sum, &x)| *sum += f64::from(x));
+                }
+            }
+        });
     }
 
     /// The answers, once all rows are in.
@@ -118,7 +137,7 @@ impl<'s> Reading<'s> {
         }
         let lexical = self.seat.lexical(self.prompt)?;
 
-        let memory = Memory::new(std::mem::take(&mut self.memory), width);
+        let memory = std::mem::replace(&mut self.memory, Memory::new(0, width));
         let options = self.options(&memory, (&questions, &contexts, &lexical), &owners)?;
         let fields_state = self.fields(&memory, &questions, &options, &owners)?;
         drop(memory);
@@ -161,9 +180,7 @@ impl<'s> Reading<'s> {
         }
         for layer in &head.routing {
             let normed = layer.query_norm.rows(&options);
-            let moments = memory.moments(layer.memory_norm.eps);
-            let norm = Some((&layer.memory_norm, &moments[..]));
-            maths.attend(&mut options, &normed, memory, norm, &layer.attention)?;
+            maths.attend(&mut options, &normed, memory, Some(&layer.memory_norm), &layer.attention)?;
             maths.feed_forward(&mut options, &layer.feed_forward)?;
         }
         Ok(options)
@@ -204,7 +221,7 @@ impl<'s> Reading<'s> {
         }
         for layer in &head.decoder {
             let normed = layer.self_norm.rows(&fields);
-            let others = Memory::new(normed.clone(), width);
+            let others = Memory::of(maths.cpu, &normed, width);
             maths.attend(&mut fields, &normed, &others, None, &layer.self_attention)?;
             let normed = layer.cross_norm.rows(&fields);
             // The prompt is not normalised here.

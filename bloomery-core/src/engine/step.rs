@@ -351,18 +351,21 @@ impl Engine {
         (answer, width): (Answer<'_>, usize),
         trace: Option<&RouteTrace>,
     ) {
-        for (index, &row) in outputs.iter().enumerate() {
-            let turn = &mut turns[shares[sequences[row]].turn];
+        let mut end = 0;
+        for group in outputs.chunk_by(|&a, &b| sequences[a] == sequences[b]) {
+            let these = end..end + group.len();
+            end = these.end;
+            let turn = &mut turns[shares[sequences[group[0]]].turn];
             match (answer, &mut turn.readout) {
                 (Answer::Top { k, ids, logits }, readout) => {
-                    let part = index * k..(index + 1) * k;
+                    let part = (end - 1) * k..end * k;
                     *readout = Readout::Top(TopLogits::new(&ids[part.clone()], &logits[part]));
                 }
                 (Answer::Rows(rows), Readout::Rows(values)) => {
-                    values.extend_from_slice(&rows[index * width..][..width]);
+                    values.extend_from_slice(&rows[these.start * width..these.end * width]);
                 }
                 (Answer::Rows(rows), readout) => {
-                    *readout = Readout::Rows(rows[index * width..][..width].to_vec());
+                    *readout = Readout::Rows(rows[these.start * width..these.end * width].to_vec());
                 }
             }
         }

@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 use super::embedding::Embedding;
 use super::job::{Event, Job, Outcome, Pooling, Progress, SinkState, Token};
 use super::status::SlotStatus;
+use crate::decide::part;
 use crate::draft::{Drafter, Offer, Price, Step};
 use crate::engine::{Engine, Guess, Logits, Readout, Turn};
 use crate::error::EngineError;
 use crate::generate::{Chooser, Params, StopReason};
+use crate::plan::Placement;
 use crate::sampling::StopMatcher;
 use crate::session::Session;
 use crate::tokenizer::Detokenizer;
@@ -143,6 +145,16 @@ impl Run {
         self.tokens.len() - self.known()
     }
 
+    /// Tokens of the next step, of those that are pending, where no other prompt is there: fewer than it could take where
+    /// somebody reads one part while the next is on a card.
+    pub(super) fn part(&self, engine: &Engine, pending: usize) -> usize {
+        let card = matches!(engine.placement(), Placement::Card(_));
+        match self.job.embed {
+            Some(Pooling::Parts) if card => part::next(pending, engine.step_rows()),
+            _ => pending,
+        }
+    }
+
     /// Guesses at most `most` tokens after the newest.
     pub(super) fn propose(&mut self, engine: &Engine, most: usize) {
         // Where the budget is used up inside a character, one more token is all that is known to be wanted.
@@ -260,7 +272,7 @@ impl Run {
 
     /// Takes in a step that computed tokens of this job; `readout` is of the last token when that was among them, or
     /// the hidden states of all of them. Returns whether the job has ended.
-    pub(super) fn advance(&mut self, engine: &Engine, readout: &Readout) -> bool {
+    pub(super) fn advance(&mut self, engine: &Engine, readout: Readout) -> bool {
         let prompt = self.progress.generated == 0;
         if prompt {
             // After a preemption some of it is computed again, and counts once.
@@ -270,7 +282,7 @@ impl Run {
             self.job.sink.send(Event::Prompt(self.progress));
         }
         if self.embedding.is_some() {
-            return self.take_rows(engine.model().hidden, readout.rows());
+            return self.take_rows(engine.model().hidden, readout.into_rows());
         }
         if readout.is_none() {
             return false;
@@ -280,7 +292,7 @@ impl Run {
             return true;
         }
         let before = self.tokens.len();
-        let walked = self.walk(engine, readout);
+        let walked = self.walk(engine, &readout);
         let cut = self.cut(before, matches!(walked, Ok(Walked::Complete) | Err(_)));
         match walked.and_then(|walked| cut.map(|()| walked)) {
             Ok(walked) => !matches!(walked, Walked::GoesOn),
@@ -322,15 +334,15 @@ impl Run {
     }
 
     /// Takes in hidden states. Returns whether they were the last.
-    fn take_rows(&mut self, width: usize, rows: &[f32]) -> bool {
+    fn take_rows(&mut self, width: usize, rows: Vec<f32>) -> bool {
         let pending = self.pending() > 0;
         // After a preemption they begin before the end of what is there.
         let first = self.known() - rows.len() / width;
         match &mut self.embedding {
             Some(_) if self.job.embed == Some(Pooling::Parts) => {
-                self.job.sink.send(Event::Rows { first, rows: rows.to_vec() });
+                self.job.sink.send(Event::Rows { first, rows });
             }
-            Some(embedding) => embedding.add(first * width, rows),
+            Some(embedding) => embedding.add(first * width, &rows),
             None => {}
         }
         if pending {

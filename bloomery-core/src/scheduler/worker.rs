@@ -218,7 +218,7 @@ impl Worker {
             Ok(readouts) => {
                 self.pace.measured(streams, rows, time);
                 for (share, readout) in shares.iter().zip(readouts) {
-                    self.advance(share, &readout);
+                    self.advance(share, readout);
                 }
                 if rows == 0 {
                     let seconds = start.elapsed().saturating_sub(drafting).as_secs_f64();
@@ -337,6 +337,11 @@ impl Worker {
                 open.push((id, self.slots[id].pending()));
             }
         }
+        if let [(id, pending)] = &mut open[..]
+            && let Some(run) = &self.slots[*id].run
+        {
+            *pending = run.part(&self.engine, *pending);
+        }
         let Some(&(oldest, needed)) = open.first() else { return Vec::new() };
         let reserved = needed.min(budget.div_ceil(2));
         let mut left = budget - reserved;
@@ -405,7 +410,7 @@ impl Worker {
         (result.map(|()| readouts), time)
     }
 
-    fn advance(&mut self, share: &Share, readout: &Readout) {
+    fn advance(&mut self, share: &Share, readout: Readout) {
         let Some(run) = &mut self.slots[share.slot].run else { return };
         let before = run.progress;
         run.checked = (0, 0);

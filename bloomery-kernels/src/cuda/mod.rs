@@ -17,6 +17,7 @@
 
 mod absorb;
 mod attention;
+mod beside;
 mod candidates;
 mod delta;
 mod device;
@@ -58,6 +59,7 @@ mod weights;
 
 pub use absorb::AbsorbAppend;
 pub use attention::{Attend, AttendScratch, AttendTiles};
+pub use beside::Beside;
 pub use candidates::Candidates;
 pub use delta::{Delta, DeltaShape};
 pub use device::{Device, DeviceInfo};

@@ -12,7 +12,7 @@ use crate::program::Program;
 /// Host memory that results arrive in.
 #[derive(Debug)]
 pub(super) struct Reader {
-    /// `[logit_rows][vocab]`.
+    /// `[logit_rows][vocab]`, or so many hidden states.
     pinned: Pinned<f32>,
     words: Pinned<u32>,
     /// Longer results.
@@ -48,6 +48,10 @@ impl Reader {
             }
             Readback::Hidden => {
                 let hidden = frame.span(frame.model.program.hidden.buffer)?;
+                if let Some(to) = self.pinned.values_mut().get_mut(..hidden.len()) {
+                    stream.download(&hidden, to)?;
+                    return Ok(Answer::Rows(&self.pinned.values()[..hidden.len()]));
+                }
                 self.rows.resize(hidden.len(), 0.0);
                 stream.download(&hidden, &mut self.rows)?;
                 Ok(Answer::Rows(&self.rows))

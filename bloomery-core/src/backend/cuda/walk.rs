@@ -9,7 +9,7 @@ use super::ops::{
     route, take,
 };
 use super::sizes::count;
-use crate::program::{Buffer, Op, Program, Projection};
+use crate::program::{Buffer, Gated, Op, Program, Projection};
 use crate::weights::VectorId;
 
 /// The kernels of one op, or of two that are one on a card.
@@ -90,14 +90,19 @@ fn walk<'a>(frame: &Frame<'_>, ops: impl Iterator<Item = &'a Op> + Clone) -> Res
                 stages.push(Stage { routed, ..Stage::new("route", launches) });
             }
             Op::Experts { normed, experts, out } => {
+                let beside = ops.peek().and_then(|op| beside(op, *normed, *out));
+                if beside.is_some() {
+                    ops.next();
+                }
                 match frame.hosted {
                     None => {
-                        let launches = feed_forward::routed(frame, used_now, *normed, experts, *out)?;
+                        let to = (beside, *out);
+                        let launches = feed_forward::routed(frame, used_now, *normed, experts, to)?;
                         stages.push(Stage::new("experts", launches));
                     }
                     Some((slots, way)) => {
                         let (normed, act) = (*normed, experts.act);
-                        let op = Experts { layer, used: used_now, normed, act, out: *out };
+                        let op = Experts { layer, used: used_now, normed, act, beside, out: *out };
                         stages.extend(slots.stages(frame, way, op)?);
                     }
                 }
@@ -142,6 +147,15 @@ fn walk<'a>(frame: &Frame<'_>, ops: impl Iterator<Item = &'a Op> + Clone) -> Res
         }
     }
     Ok(stages)
+}
+
+/// The network of an op behind experts that is one beside them: of the same rows, added to the same ones. Its result is added before
+/// theirs, in every step alike.
+fn beside(op: &Op, rows: Buffer, to: Buffer) -> Option<&Gated> {
+    match op {
+        Op::Gated { normed, gated, out } if *normed == rows && *out == to && gated.accumulate => Some(gated),
+        _ => None,
+    }
 }
 
 /// The gate of a network beside the experts of the route that `ops` follow.

@@ -15,6 +15,7 @@ pub use error::HeadError;
 use tensors::Tensors;
 
 use super::maths::{LayerNorm, Linear, QUERIES};
+use super::pieces::{PIECE, Pieces};
 use super::question::Criteria;
 use crate::error::{LoadError, Term};
 use crate::units::Bytes;
@@ -79,8 +80,10 @@ impl HeadPlan {
     /// What it takes of host memory: its weights, and for each of `sessions` what is kept of a prompt.
     pub(crate) fn term(&self, longest: usize, sessions: usize) -> Term {
         let parameters = self.dims.parameters();
+        /// Mean and variance of a row in f64.
+        const MOMENTS: usize = 4;
         // Rows, the same transposed, and scores.
-        let kept = longest as u64 * (2 * self.dims.width + QUERIES) as u64 * sessions as u64;
+        let kept = longest as u64 * (2 * self.dims.width + MOMENTS + QUERIES) as u64 * sessions as u64;
         let detail = format!("{parameters} values in f32, {sessions} prompts of up to {longest} tokens");
         Term { what: "decision head", bytes: Bytes(4 * (parameters + kept)), detail }
     }
@@ -99,7 +102,8 @@ impl HeadPlan {
 pub(crate) struct Head {
     pub(super) dims: Dims,
     pub(super) hidden_norm: LayerNorm,
-    pub(super) memory: Linear,
+    /// For every piece of a memory's rows.
+    pub(super) memory: Vec<Pieces>,
     pub(super) question: Linear,
     pub(super) option_question: Linear,
     pub(super) global: Linear,
@@ -188,7 +192,10 @@ impl Head {
         let mut parts = Parts { tensors: &mut tensors, eps, dims };
         let head = Self {
             hidden_norm: parts.norm("decision.hidden_norm")?,
-            memory: parts.matrix("decision.proj_memory", dims.hidden)?,
+            memory: {
+                let weight = parts.tensors.take("decision.proj_memory.weight")?;
+                weight.chunks(PIECE * dims.hidden).map(|rows| Pieces::new(rows, dims.hidden)).collect()
+            },
             question: parts.matrix("decision.proj_question", dims.hidden)?,
             option_question: parts.matrix("decision.proj_option_question", dims.hidden)?,
             global: parts.matrix("decision.proj_global", dims.hidden)?,

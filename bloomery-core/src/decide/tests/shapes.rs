@@ -181,7 +181,7 @@ fn speed() {
     for threads in [1, 2] {
         let seat = seat(dims, None, threads);
         for (length, options) in
-            [(1100, vec![2; 5]), (1100, vec![3, 3, 2, 2, 4]), (4000, vec![2; 5]), (4000, vec![140])]
+            [(1100, vec![2; 5]), (1973, vec![4, 3, 2]), (4000, vec![2; 5]), (4000, vec![140])]
         {
             let prompt = prompt(length, &options);
             let hidden = Noise(3).values(512 * dims.hidden, 2.0);

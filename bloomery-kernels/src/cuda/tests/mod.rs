@@ -1,6 +1,7 @@
 //! Every kernel against the CPU's numbers: on a card where there is one, else emulated.
 
 mod attention;
+mod beside;
 mod candidates;
 mod census;
 mod copies;
