@@ -166,7 +166,7 @@ pub(crate) struct Routing {
 }
 
 /// A model, ready for a backend.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Program {
     pub(crate) ops: Vec<Op>,
     /// Every buffer, by index.
@@ -180,7 +180,7 @@ pub(crate) struct Program {
 }
 
 /// A block that guesses tokens.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Draft {
     /// Where in the program's ops [`follow`](Self::follow) belongs.
     pub(crate) at: usize,
@@ -196,7 +196,7 @@ pub(crate) struct Draft {
 }
 
 /// How hidden states come out in place of logits.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Hidden {
     /// Takes the place of the last op.
     pub(crate) op: Op,
@@ -208,7 +208,7 @@ impl Program {
     pub(crate) fn bytes_per_token(&self, weights: &Weights) -> Bytes {
         let mut used_now = 0;
         let mut total = Bytes::default();
-        for op in &self.ops {
+        for op in self.step_ops() {
             match op {
                 Op::Embed { .. }
                 | Op::RopeAppend { .. }
@@ -247,10 +247,49 @@ impl Program {
         total
     }
 
+    /// The ops of a step in order, those for guesses to come among them.
+    pub(crate) fn step_ops(&self) -> impl Iterator<Item = &Op> + Clone {
+        let (at, follow) = self.draft.as_ref().map_or((0, [].as_slice()), |draft| (draft.at, &draft.follow));
+        let (before, after) = self.ops.split_at(at);
+        before.iter().chain(follow).chain(after)
+    }
+
+    /// Those, and the ones of guesses.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn all_ops(&self) -> impl Iterator<Item = &Op> {
+        self.step_ops().chain(self.draft.iter().flat_map(|draft| &draft.ops))
+    }
+
+    /// The program without its block.
+    pub(crate) fn trunk(&self) -> Self {
+        let mut trunk = self.clone();
+        let Some(draft) = trunk.draft.take() else { return trunk };
+        for op in &draft.follow {
+            // Its attention layers are the last.
+            if let Op::RopeAppend { attention, .. } = op {
+                trunk.attentions.truncate(attention.0);
+            }
+        }
+        trunk
+    }
+
     /// Values of a sequence's recurrent state; 0 where there are no recurrent layers.
     pub(crate) fn state_len(&self) -> usize {
         let carried = self.draft.as_ref().map_or(0, |draft| draft.carried);
         self.deltas.iter().map(|delta| delta.net.state_len()).sum::<usize>() + carried
+    }
+
+    /// The same in bytes.
+    pub(crate) fn state_bytes(&self) -> Bytes {
+        Bytes::of(self.state_len(), size_of::<f32>())
+    }
+
+    /// Bytes of a page of keys and values of all attention layers.
+    pub(crate) fn page_bytes(&self, kv: KvType) -> Result<Bytes, KernelError> {
+        let shapes = self.attentions.iter().map(|attention| attention.cache_shape(kv));
+        shapes
+            .map(|shape| shape.map(|shape| Bytes::of(1, shape.key_page_bytes() + shape.value_page_bytes())))
+            .sum()
     }
 
     /// Bytes of all buffers for steps of `rows` rows of which `outputs` want logits.

@@ -5,6 +5,8 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests")]
 #![expect(clippy::print_stdout, reason = "tests that are skipped say so")]
 
+#[path = "card/block.rs"]
+mod block;
 #[expect(dead_code, reason = "this binary uses a part of it")]
 mod common;
 

@@ -83,10 +83,12 @@ pub struct StageTime {
     pub bytes: u64,
 }
 
-/// Steps of one shape that run as a captured graph.
+/// Steps, or guesses of the model's block, of one shape that run as a captured graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub struct GraphFacts {
+    /// Whether the block guesses.
+    pub guess: bool,
     /// Rows of the step.
     pub rows: usize,
     /// Rows that something is read of.

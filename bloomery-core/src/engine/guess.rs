@@ -47,10 +47,11 @@ impl Engine {
         // Rows of a later pass are the first of the one before.
         let mut order: Vec<&mut Guess<'_>> = guesses.iter_mut().collect();
         order.sort_by_key(|guess| Reverse(guess.most));
-        let passes = order.first().map_or(0, |guess| guess.most);
-        let result = (0..passes).try_for_each(|pass| {
-            let count = order.iter().take_while(|guess| guess.most > pass).count();
-            self.guess_next(backend.as_mut(), &mut order[..count], pass)
+        let result = order.chunks_mut(self.step_rows()).try_for_each(|order| {
+            (0..order[0].most).try_for_each(|pass| {
+                let count = order.iter().take_while(|guess| guess.most > pass).count();
+                self.guess_next(backend.as_mut(), &mut order[..count], pass)
+            })
         });
         let mut cache = self.inner.cache();
         for guess in guesses.iter_mut() {

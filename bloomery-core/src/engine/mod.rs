@@ -347,6 +347,9 @@ fn fingerprint(plan: &Plan) -> u64 {
         // Its pages are laid out otherwise.
         text.push_str(" card");
     }
+    if plan.no_block.is_some() {
+        text.push_str(" without its block");
+    }
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

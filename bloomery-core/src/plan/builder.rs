@@ -333,19 +333,17 @@ impl EngineBuilder {
             Numerics::Fast => KvType::F16,
             Numerics::Exact => KvType::F32,
         });
-        let mut page_bytes = Bytes::default();
-        for attention in &program.attentions {
-            let shape = attention.cache_shape(kv).map_err(|error| PlanError::Invalid {
-                option: "kv",
-                value: format!("{kv:?}"),
-                why: error.to_string(),
-            })?;
-            page_bytes += Bytes::of(1, shape.key_page_bytes() + shape.value_page_bytes());
-        }
+        let page_bytes = program.page_bytes(kv).map_err(|error| PlanError::Invalid {
+            option: "kv",
+            value: format!("{kv:?}"),
+            why: error.to_string(),
+        })?;
+        let trunk = program.draft.is_some().then(|| program.trunk());
         let question = Question {
             gguf: &gguf,
             def: &def,
             program: &program,
+            trunk: trunk.as_ref(),
             weights: &weights,
             head: head.as_ref(),
             context: self.context,
@@ -357,7 +355,7 @@ impl EngineBuilder {
             numerics: self.numerics,
             kv,
             page_bytes,
-            state_bytes: Bytes::of(program.state_len(), size_of::<f32>()),
+            state_bytes: program.state_bytes(),
             checkpoints: self.checkpoints,
             host,
             options: &self.split,
@@ -368,6 +366,10 @@ impl EngineBuilder {
             (_, None) => Cards::read(),
         };
         let choice = question.choose(self.placement, &cards)?;
+        let program = match (&choice.no_block, trunk) {
+            (Some(_), Some(trunk)) => trunk,
+            _ => program,
+        };
         let threads = self.threads.unwrap_or(host.cores);
         Ok(Plan {
             context: choice.fit.context,
@@ -379,6 +381,7 @@ impl EngineBuilder {
             host_terms: choice.host_terms,
             host,
             why: choice.why,
+            no_block: choice.no_block,
             sessions: self.sessions,
             step_rows: choice.step_rows,
             placement: choice.placement,

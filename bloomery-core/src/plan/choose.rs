@@ -15,10 +15,14 @@ use crate::units::Bytes;
 use crate::weights::Weights;
 
 /// A model and the options that its memory depends on.
+#[derive(Clone, Copy)]
 pub(super) struct Question<'a> {
     pub(super) gguf: &'a Gguf,
     pub(super) def: &'a ModelDef,
     pub(super) program: &'a Program,
+    /// The program without its block, if it has one.
+    #[cfg_attr(not(feature = "cuda"), expect(dead_code, reason = "the CPU runs the block"))]
+    pub(super) trunk: Option<&'a Program>,
     pub(super) weights: &'a Weights,
     /// Of a decision model.
     pub(super) head: Option<&'a HeadPlan>,
@@ -61,6 +65,8 @@ pub(super) struct Choice {
     pub(super) available: Bytes,
     /// Why it is not the fastest there could be.
     pub(super) why: Option<String>,
+    /// Why the model's block for the next tokens is left out, if it is.
+    pub(super) no_block: Option<String>,
 }
 
 impl Question<'_> {
@@ -225,6 +231,7 @@ impl Question<'_> {
             host_terms: Vec::new(),
             available: self.host.available,
             why,
+            no_block: None,
         })
     }
 }

@@ -64,6 +64,8 @@ pub struct Plan {
     pub(crate) host: HostFacts,
     /// Why the model is not on a card where one was possible.
     pub(crate) why: Option<String>,
+    /// Why the model's block for the next tokens is left out, if it is.
+    pub(crate) no_block: Option<String>,
     pub(crate) placement: Placement,
     pub(crate) card: Option<Card>,
     /// Of a model whose experts are on both sides: those of [`Placement::Split`], and no others.
@@ -121,6 +123,12 @@ impl Plan {
     #[must_use]
     pub fn why(&self) -> Option<&str> {
         self.why.as_deref()
+    }
+
+    /// Why the model's own block for the next tokens is left out, if it has one and the device does not run it.
+    #[must_use]
+    pub fn no_block(&self) -> Option<&str> {
+        self.no_block.as_deref()
     }
 
     /// What the plan takes of host memory. Of a model that is on a card as a whole the file's mapping is not part of that.
@@ -204,9 +212,13 @@ impl fmt::Display for Plan {
             write!(f, "; {predicted}")?;
         }
         match (&self.why, self.placement) {
-            (Some(why), Placement::Cpu) => write!(f, "; no card: {why}"),
-            (Some(why), _) => write!(f, "; not whole on the card: {why}"),
-            (None, _) => Ok(()),
+            (Some(why), Placement::Cpu) => write!(f, "; no card: {why}")?,
+            (Some(why), _) => write!(f, "; not whole on the card: {why}")?,
+            (None, _) => {}
+        }
+        match &self.no_block {
+            Some(why) => write!(f, "; without the block for the next tokens: {why}"),
+            None => Ok(()),
         }
     }
 }

@@ -62,12 +62,30 @@ impl Question<'_> {
         })
     }
 
-    /// Everything on the card.
+    /// Everything on the card; a block that it cannot run is left out.
     pub(super) fn whole(&self, number: usize, card: Card) -> Result<Choice, PlanError> {
-        let unsupported = cuda::unsupported(self.program, self.weights, self.gguf, self.kv, self.numerics);
-        if let Some(why) = unsupported {
+        let trunk = self.without_block();
+        if let Some(why) = trunk.unsupported() {
             return Err(PlanError::NotOnCard { why });
         }
+        match self.unsupported() {
+            None => self.whole_program(number, card),
+            no_block => Ok(Choice { no_block, ..trunk.whole_program(number, card)? }),
+        }
+    }
+
+    /// The same model without its block for the next tokens.
+    fn without_block(&self) -> Self {
+        let Some(program) = self.trunk else { return *self };
+        let page_bytes = program.page_bytes(self.kv).unwrap_or(self.page_bytes);
+        Self { program, trunk: None, page_bytes, state_bytes: program.state_bytes(), ..*self }
+    }
+
+    fn unsupported(&self) -> Option<String> {
+        cuda::unsupported(self.program, self.weights, self.gguf, self.kv, self.numerics)
+    }
+
+    fn whole_program(&self, number: usize, card: Card) -> Result<Choice, PlanError> {
         let facts = &card.facts;
         let step_rows = self.step_rows.unwrap_or_else(|| {
             let scratch = self.scratch(CARD_STEP_ROWS).0;
@@ -94,11 +112,17 @@ impl Question<'_> {
             host_terms,
             available,
             why: None,
+            no_block: None,
         })
     }
 
     /// All but experts on the card, and as many of them as fit.
     pub(super) fn split(&self, number: usize, card: Card) -> Result<Choice, PlanError> {
+        let no_block = self.trunk.map(|_| "experts are on two sides".to_owned());
+        Ok(Choice { no_block, ..self.without_block().split_program(number, card)? })
+    }
+
+    fn split_program(&self, number: usize, card: Card) -> Result<Choice, PlanError> {
         if !self.is_routed() {
             return Err(PlanError::NotOnCard { why: "a model without experts is not split".to_owned() });
         }
@@ -145,6 +169,7 @@ impl Question<'_> {
             host_terms,
             available,
             why: None,
+            no_block: None,
         })
     }
 

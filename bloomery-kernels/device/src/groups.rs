@@ -37,6 +37,12 @@ pub(crate) struct Group {
 }
 
 impl Group {
+    /// `members` tokens, each with a pair of its own number.
+    #[inline(always)]
+    pub(crate) fn of_all(members: u32) -> Self {
+        Self { expert: 0, members, list: [0x0302_0100, 0x0706_0504] }
+    }
+
     /// The pair of member `k`, of those past the end the first.
     #[inline(always)]
     pub(crate) fn member(&self, k: u32) -> u32 {

@@ -36,6 +36,8 @@ mod class;
 mod delta;
 #[cfg(feature = "products")]
 mod dots;
+#[cfg(feature = "draft")]
+mod draft;
 #[cfg(feature = "embed")]
 mod embed;
 #[cfg(feature = "products")]

@@ -81,15 +81,11 @@ pub struct Stack {
     pub reserved: u32,
 }
 
-/// `hidden[pair] = act(gate x) * (up x)`.
+/// `hidden[pair] = act(gate x) * (up x)` of one network.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
-pub struct GateUpArgs {
-    /// `[tokens][cols]` f32, or 0: the rows are rounded already.
-    pub x: u64,
-    /// `[cols]` f32, or 0: no norm.
-    pub gain: u64,
-    /// The rows, if they are rounded already.
+pub struct GateUp {
+    /// The rows of `x`, if they are rounded already.
     pub rounded: Rounded,
     /// `[pairs][rows]` f32.
     pub hidden: u64,
@@ -97,46 +93,66 @@ pub struct GateUpArgs {
     pub routes: Routes,
     /// Gates.
     pub gate: Stack,
-    /// Of the format and the rows of `gate`.
-    pub up: Stack,
+    /// The first expert's tiles of up, which is like `gate`.
+    pub up: u64,
+}
+
+/// Networks of the same rows, each with blocks of its own.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct GateUpArgs {
+    /// `[tokens][cols]` f32, or 0: the rows are rounded already.
+    pub x: u64,
+    /// `[cols]` f32, or 0: no norm.
+    pub gain: u64,
+    /// Experts, and the network beside them.
+    pub networks: [GateUp; 2],
     /// Added to the mean square.
     pub eps: f32,
     /// Values of a row.
     pub cols: u32,
     /// Rows of `x`.
     pub tokens: u32,
-    /// Scales of a block of activations: 1 or 8.
-    pub scales: u32,
+    /// What gates go through: see [`activation`](super::activation).
+    pub act: u32,
+    /// Blocks of the first network; those behind them are the second's.
+    pub first: u32,
     /// Stages of each warp's ring: 1 to 8.
     pub stages: u32,
     /// Bytes of a stage.
     pub stage_bytes: u32,
     /// Units of work between two barriers.
     pub round: u32,
-    /// What gates go through: see [`activation`](super::activation).
-    pub act: u32,
 }
 
-/// `out[token] (+)= sum over slots of weight * down hidden[pair]`.
+/// `sum over slots of weight * down hidden[pair]` of one network.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
-pub struct DownArgs {
+pub struct Down {
     /// `[pairs][cols]` f32, or 0: the rows are rounded already.
     pub hidden: u64,
     /// The rows, if they are rounded already.
     pub rounded: Rounded,
-    /// `[tokens][rows]` f32.
-    pub out: u64,
     /// As the first half had them.
     pub routes: Routes,
     /// The matrices.
     pub down: Stack,
     /// Values of a row.
     pub cols: u32,
-    /// Rows of `out`.
-    pub tokens: u32,
     /// Scales of a block of activations: 1 or 8.
     pub scales: u32,
+}
+
+/// `out[token] (+)= (the network beside the experts) + (the experts)`, each sum by itself.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct DownArgs {
+    /// `[tokens][rows]` f32.
+    pub out: u64,
+    /// Experts, and the network beside them, of which every token has one slot: without one, it has no rows.
+    pub networks: [Down; 2],
+    /// Rows of `out`.
+    pub tokens: u32,
     /// Stages of each warp's ring: 1 to 8.
     pub stages: u32,
     /// Bytes of a stage.
@@ -146,8 +162,10 @@ pub struct DownArgs {
 }
 
 const _: () = assert!(size_of::<Stack>() == 32);
-const _: () = assert!(size_of::<GateUpArgs>() == 168 && align_of::<GateUpArgs>() == 8);
-const _: () = assert!(size_of::<DownArgs>() == 120 && align_of::<DownArgs>() == 8);
+const _: () = assert!(size_of::<GateUp>() == 96 && align_of::<GateUp>() == 8);
+const _: () = assert!(size_of::<GateUpArgs>() == 2 * 96 + 48);
+const _: () = assert!(size_of::<Down>() == 96 && align_of::<Down>() == 8);
+const _: () = assert!(size_of::<DownArgs>() == 8 + 2 * 96 + 16 && align_of::<DownArgs>() == 8);
 
 /// Bytes of a row of a tile's results for one token.
 pub const RESULT: u32 = 4 * 16;
@@ -188,8 +206,28 @@ pub const fn gate_up_places(rows: Layout, round: u32) -> Places {
     places(GROUPS_BYTES, rows, round * 2 * rows.blocks)
 }
 
-/// A second half's.
+/// Where a second half keeps what in shared memory. The warps' rings follow.
+#[derive(Debug, Clone, Copy)]
+pub struct DownPlaces {
+    /// The rows of the experts, and of the network beside them.
+    pub rows: [u32; 2],
+    /// The results of two rows of tiles, which take turns: the experts', `[blocks][pairs][16]`.
+    pub results: u32,
+    /// From there to those of the network beside them, `[blocks][tokens][16]`.
+    pub beside: u32,
+    /// From there to the next row's.
+    pub round_bytes: u32,
+    /// Bytes in all.
+    pub bytes: u32,
+}
+
+/// A second half's, with rows of experts and of the network beside them.
 #[must_use]
-pub const fn down_places(rows: Layout) -> Places {
-    places(GROUPS_BYTES, rows, rows.blocks)
+pub const fn down_places(experts: Layout, beside: Layout) -> DownPlaces {
+    let second = GROUPS_BYTES + experts.bytes();
+    let results = second + beside.bytes();
+    let own = experts.rows * experts.blocks * RESULT;
+    let round_bytes = own + beside.rows * beside.blocks * RESULT;
+    let bytes = results + 2 * round_bytes;
+    DownPlaces { rows: [GROUPS_BYTES, second], results, beside: own, round_bytes, bytes }
 }

@@ -7,6 +7,7 @@ pub mod activation;
 pub mod attention;
 pub mod candidates;
 pub mod delta;
+pub mod draft;
 pub mod embed;
 pub mod experts;
 pub mod few;

@@ -90,13 +90,14 @@ impl FeedForward {
     /// not fit.
     pub fn launches(&self, info: &DeviceInfo) -> Result<Vec<Launch>, CudaError> {
         let classes = self.check()?;
+        let alone = few::Networks { experts: few::Network { op: self, classes }, beside: None };
         if classes[0] != Class::Float && classes[1] != Class::Float {
             return match &self.workspace {
                 // Rows are combined four columns at a time.
                 Some(workspace) if self.sorts() => many::feed_forward(self, info, classes, workspace),
                 workspace => {
                     self.refuse_seats()?;
-                    few::feed_forward(self, info, classes, workspace.as_ref())
+                    few::feed_forward(alone, info, workspace.as_ref())
                 }
             };
         }
@@ -108,11 +109,11 @@ impl FeedForward {
                 let rows = row..row + 1;
                 launches.push(match classes[0] {
                     Class::Float => self.gate_up(info, rows.clone())?,
-                    class => few::gate_up(self, info, class, (rows.clone(), None))?,
+                    _ => few::gate_up(&alone, info, &rows, [None, None])?,
                 });
                 launches.push(match classes[1] {
                     Class::Float => self.down(info, rows)?,
-                    class => few::down(self, info, class, (rows, None))?,
+                    _ => few::down(&alone, info, &rows, [None, None])?,
                 });
             }
             return Ok(launches);
@@ -158,14 +159,14 @@ impl FeedForward {
     }
 
     /// An error if experts have seats: the kernels for few rows take the numbers of seats.
-    fn refuse_seats(&self) -> Result<(), CudaError> {
+    pub(super) fn refuse_seats(&self) -> Result<(), CudaError> {
         let seats = self.routed.as_ref().and_then(|routed| routed.seats.as_ref()).map_or(0, Span::len);
         let rule = || format!("0 but for more than {TOKENS} rows, tiles and a workspace");
         CudaError::require(KERNEL, "seats", seats as u64, seats == 0, rule)
     }
 
     /// The classes of the two halves.
-    fn check(&self) -> Result<[Class; 2], CudaError> {
+    pub(super) fn check(&self) -> Result<[Class; 2], CudaError> {
         let equal = |what, found: usize, expected: usize| {
             CudaError::equal(KERNEL, what, found as u64, expected as u64)
         };

@@ -17,9 +17,11 @@
 
 mod absorb;
 mod attention;
+mod beside;
 mod candidates;
 mod delta;
 mod device;
+mod draft;
 mod embed;
 #[cfg(test)]
 mod emulated;
@@ -57,9 +59,11 @@ mod weights;
 
 pub use absorb::AbsorbAppend;
 pub use attention::{Attend, AttendScratch, AttendTiles};
+pub use beside::Beside;
 pub use candidates::Candidates;
 pub use delta::{Delta, DeltaShape};
 pub use device::{Device, DeviceInfo};
+pub use draft::{Carry, Pair};
 pub use embed::Embed;
 pub use error::CudaError;
 pub use experts::{FeedForward, Routed};

@@ -29,6 +29,7 @@ macro_rules! family {
 
 family!(ATTENTION: "attention");
 family!(DELTA: "delta");
+family!(DRAFT: "draft");
 family!(EMBED: "embed");
 family!(EXPERTS_FLOAT: "experts_float");
 family!(FEW: "few");
@@ -47,6 +48,7 @@ family!(ROPE: "rope");
 pub(super) static ALL: &[&Family] = &[
     &ATTENTION,
     &DELTA,
+    &DRAFT,
     &EMBED,
     &EXPERTS_FLOAT,
     &FEW,

@@ -75,16 +75,12 @@ impl Backend for CpuBackend {
         let program = &step.model.program;
         // The head is the last op; hidden states are what it would have read.
         let wants_hidden = batch.want == Readback::Hidden;
-        let (ops, last) = match (wants_hidden, program.ops.split_last()) {
-            (true, Some((_, ops))) => (ops, Some(&program.hidden.op)),
-            _ => (program.ops.as_slice(), None),
+        let count = program.step_ops().count();
+        let (ops, last) = match wants_hidden {
+            true => (count - 1, Some(&program.hidden.op)),
+            false => (count, None),
         };
-        // What the block wants of every step comes before the last rows are taken.
-        let (at, follow) = match &program.draft {
-            Some(draft) => (draft.at, draft.follow.as_slice()),
-            None => (0, [].as_slice()),
-        };
-        for op in ops[..at].iter().chain(follow).chain(&ops[at..]).chain(last) {
+        for op in program.step_ops().take(ops).chain(last) {
             step.run(op)?;
             if trace.is_some() && matches!(op, Op::Route { .. }) {
                 traced.push((step.routes.used, step.routes.experts.clone()));

@@ -10,7 +10,7 @@ use super::model::Model;
 use super::pages::Caches;
 use super::sizes::Sizes;
 use super::states::States;
-use super::walk::{Stage, body, head, states};
+use super::walk::{Stage, body, guess, head, states};
 use crate::backend::{Batch, Readback};
 
 /// See above. Experts that come and go are apart.
@@ -59,5 +59,10 @@ impl Card {
             _ => {}
         }
         Ok(stages)
+    }
+
+    /// A guess's kernels.
+    pub(super) fn guess(&self, batch: &Batch<'_>, goes_on: bool) -> Result<Vec<Stage>, CudaError> {
+        guess(&self.frame(None, batch.shape()), goes_on)
     }
 }

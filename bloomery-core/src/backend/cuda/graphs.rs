@@ -12,8 +12,23 @@ pub(super) const GRAPH_ROWS: usize = 32;
 /// Graphs kept. One of 336 nodes takes about a megabyte.
 const MOST: usize = 64;
 
-/// Rows and outputs of a step: what its kernels depend on.
-pub(super) type Shape = (usize, usize);
+/// What the kernels of a graph depend on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Shape {
+    pub(super) pass: Pass,
+    pub(super) rows: usize,
+    pub(super) outputs: usize,
+}
+
+/// What runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Pass {
+    Step,
+    /// The block's first guess, or one that goes on from the guess before.
+    Guess {
+        goes_on: bool,
+    },
+}
 
 /// A shape that has been seen.
 #[derive(Debug, Default)]
@@ -62,7 +77,10 @@ impl Graphs {
     pub(super) fn facts(&self) -> Vec<GraphFacts> {
         let graphs = self.known.iter().filter_map(|(shape, known)| Some((*shape, known.graph.as_ref()?)));
         let mut facts: Vec<GraphFacts> = graphs
-            .map(|((rows, outputs), graph)| GraphFacts { rows, outputs, nodes: graph.nodes() })
+            .map(|(shape, graph)| {
+                let Shape { pass, rows, outputs } = shape;
+                GraphFacts { guess: pass != Pass::Step, rows, outputs, nodes: graph.nodes() }
+            })
             .collect();
         facts.sort_unstable();
         facts

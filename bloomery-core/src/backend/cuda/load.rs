@@ -35,9 +35,9 @@ pub(super) struct Use {
 /// By the matrices' numbers.
 pub(super) fn uses(program: &Program, matrices: usize) -> Vec<Use> {
     let mut uses = vec![Use::default(); matrices];
-    for op in program.ops.iter().chain([&program.hidden.op]) {
+    for op in program.all_ops().chain([&program.hidden.op]) {
         match op {
-            Op::Embed { table, .. } => uses[table.index()].table = true,
+            Op::Embed { table, .. } | Op::Pair { table, .. } => uses[table.index()].table = true,
             Op::Project { parts, .. } => {
                 parts.iter().for_each(|part| uses[part.weight.index()].product = true);
             }
@@ -57,8 +57,18 @@ pub(super) fn uses(program: &Program, matrices: usize) -> Vec<Use> {
             | Op::Delta { .. }
             | Op::Previous { .. }
             | Op::Carried { .. }
-            | Op::Pair { .. }
             | Op::Experts { .. } => {}
+        }
+    }
+    uses
+}
+
+/// Whether there are ops with a stack, by the stacks' numbers.
+pub(super) fn stack_uses(program: &Program, stacks: usize) -> Vec<bool> {
+    let mut uses = vec![false; stacks];
+    for op in program.all_ops() {
+        if let Op::Experts { experts, .. } = op {
+            [experts.gate, experts.up, experts.down].iter().for_each(|id| uses[id.index()] = true);
         }
     }
     uses
@@ -90,9 +100,10 @@ pub(super) fn load(
         products.push(needed.product.then(|| place(true)).transpose()?);
         tables.push(needed.table.then(|| place(false)).transpose()?);
     }
-    for packed in &stacks {
+    for (packed, needed) in stacks.iter().zip(stack_uses(program, stacks.len())) {
         // Experts that come and go have memory of their own.
-        stack_memory.push((!split).then(|| reserve(device, packed, true, &mut pieces)).transpose()?);
+        stack_memory
+            .push((needed && !split).then(|| reserve(device, packed, true, &mut pieces)).transpose()?);
     }
     pump(device, &pieces, progress)?;
     let vectors = weights

@@ -10,8 +10,10 @@ use crate::program::Program;
 pub(super) struct Memory {
     /// The program's, by index.
     pub(super) buffers: Vec<Buffer<f32>>,
-    /// Between the halves of feed-forward blocks.
+    /// Between the halves of experts.
     pub(super) ffn: Buffer<f32>,
+    /// Between the halves of dense networks, which may run beside experts.
+    pub(super) dense: Buffer<f32>,
     /// Of products: nothing in it outlives an op.
     pub(super) workspace: Buffer<u8>,
     /// `[rows][used]`: the experts of the layer under way.
@@ -46,6 +48,7 @@ impl Memory {
         Ok(Self {
             buffers: buffers.collect::<Result<_, _>>()?,
             ffn: device.alloc(sizes.ffn)?,
+            dense: device.alloc(sizes.dense)?,
             workspace: device.alloc(sizes.workspace)?,
             experts: device.alloc(sizes.rows * sizes.used)?,
             expert_weights: device.alloc(sizes.rows * sizes.used)?,

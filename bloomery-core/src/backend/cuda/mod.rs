@@ -41,7 +41,7 @@ use crate::residency::Traffic;
 use crate::state::{PAGE, PageId, StateId};
 use crate::units::Bytes;
 use card::Card;
-use graphs::{GRAPH_ROWS, Graphs};
+use graphs::{GRAPH_ROWS, Graphs, Pass, Shape};
 use hosted::{HeatFile, Hosted, Parts};
 use inputs::Inputs;
 use memory::Memory;
@@ -177,7 +177,8 @@ impl CudaBackend {
         let streams = hosted.as_ref().is_some_and(Hosted::streams);
         let as_graph = rows <= GRAPH_ROWS && batch.want != Readback::Hidden && !streams && !watch.is_on();
         let stages = || card.stages(hosted.as_ref(), batch);
-        if as_graph && graphs.run(stream, (rows, outputs), |stream| launch(stream, &stages()?))? {
+        let shape = Shape { pass: Pass::Step, rows, outputs };
+        if as_graph && graphs.run(stream, shape, |stream| launch(stream, &stages()?))? {
             let Some(hosted) = hosted else { return Ok(()) };
             return hosted.serve_all(&served(&card.model.program, rows, outputs));
         }
@@ -210,6 +211,28 @@ impl Backend for CudaBackend {
             hosted.end(stream, batch.tokens.len())?;
         }
         Ok(answer)
+    }
+
+    fn has_block(&self) -> bool {
+        self.card.model.program.draft.is_some() && self.hosted.is_none()
+    }
+
+    fn guess(&mut self, batch: Batch<'_>, goes_on: bool) -> Result<Answer<'_>, EngineError> {
+        self.check()?;
+        if !self.has_block() {
+            return Err(EngineError::NoBlock);
+        }
+        let Self { stream, card, graphs, reader, .. } = self;
+        card.states.check(&batch)?;
+        card.inputs.send(stream, &batch)?;
+        let (rows, outputs) = batch.shape();
+        let shape = Shape { pass: Pass::Guess { goes_on }, rows, outputs };
+        let stages = || card.guess(&batch, goes_on);
+        let ran = rows <= GRAPH_ROWS && graphs.run(stream, shape, |stream| launch(stream, &stages()?))?;
+        if !ran {
+            launch(stream, &stages()?)?;
+        }
+        Ok(reader.read(stream, &card.frame(None, (rows, outputs)), batch.want)?)
     }
 
     fn copy_page(&mut self, from: PageId, to: PageId) {

@@ -2,7 +2,7 @@
 
 use bloomery_kernels::cpu::KvType;
 
-use super::ops::{attend, candidates, delta, feed_forward, project, route};
+use super::ops::{attend, candidates, delta, feed_forward, pair, project, route};
 use crate::program::{Op, Program, Rows};
 use crate::sampling::MOST_CANDIDATES;
 use crate::units::Bytes;
@@ -25,8 +25,9 @@ pub(crate) struct Sizes {
     pub(crate) sequences: usize,
     /// Most experts of a row; 1 without any.
     pub(crate) used: usize,
-    /// Values between the two halves of feed-forward blocks, for all rows of a step.
+    /// Values between the two halves of experts, for all rows of a step; the same of dense networks.
     pub(crate) ffn: usize,
+    pub(crate) dense: usize,
     /// Bytes that products work with.
     pub(crate) workspace: usize,
     /// Words that routers work with.
@@ -63,6 +64,7 @@ impl Sizes {
             sequences,
             used: 1,
             ffn: 0,
+            dense: 0,
             workspace: 0,
             route: 0,
             partials: 0,
@@ -70,7 +72,7 @@ impl Sizes {
             delta: 0,
             readers: 0,
             shares: 0,
-            recurrent: !program.deltas.is_empty(),
+            recurrent: program.state_len() > 0,
             select,
         };
         for attention in &program.attentions {
@@ -83,33 +85,43 @@ impl Sizes {
             sizes.delta = sizes.delta.max(floats);
             sizes.readers = sizes.readers.max(words);
         }
-        for op in &program.ops {
-            let (experts, gate, down) = match op {
+        // Bytes of the last experts: a network beside them has bytes of its own.
+        let mut experts_bytes = 0;
+        for op in program.all_ops() {
+            match op {
                 Op::Project { x, .. } => {
                     sizes.workspace = sizes.workspace.max(project::workspace_bytes(rows, x.cols));
-                    continue;
+                }
+                Op::Pair { x, .. } => {
+                    sizes.workspace = sizes.workspace.max(pair::workspace_bytes(rows, *x));
                 }
                 Op::Route { used, router, .. } => {
                     sizes.used = sizes.used.max(*used);
                     sizes.route =
                         sizes.route.max(route::scratch_len(rows, weights.matrix_rows(router.weight)));
-                    continue;
+                    experts_bytes = 0;
                 }
                 Op::Experts { experts, .. } => {
                     let stack = |id| (weights.stack_rows(id), weights.stack_cols(id));
                     let count = weights.stack_count(experts.gate);
-                    ((sizes.used, count), stack(experts.gate), stack(experts.down))
+                    let (gate, down) = (stack(experts.gate), stack(experts.down));
+                    let widths = (gate.1, gate.0, down.0);
+                    sizes.ffn = sizes.ffn.max(feed_forward::hidden_len(rows, sizes.used, gate.0));
+                    experts_bytes = feed_forward::workspace_bytes(rows, (sizes.used, count), widths);
+                    sizes.workspace = sizes.workspace.max(experts_bytes);
                 }
                 Op::Gated { gated, .. } => {
                     sizes.shares = sizes.shares.max(if gated.share.is_some() { rows } else { 0 });
                     let matrix = |id| (weights.matrix_rows(id), weights.matrix_cols(id));
-                    ((1, 1), matrix(gated.gate), matrix(gated.down))
+                    let (gate, down) = (matrix(gated.gate), matrix(gated.down));
+                    let widths = (gate.1, gate.0, down.0);
+                    sizes.dense = sizes.dense.max(feed_forward::hidden_len(rows, 1, gate.0));
+                    let bytes = feed_forward::workspace_bytes(rows, (1, 1), widths);
+                    sizes.workspace = sizes.workspace.max(experts_bytes + bytes);
+                    experts_bytes = 0;
                 }
-                _ => continue,
-            };
-            sizes.ffn = sizes.ffn.max(feed_forward::hidden_len(rows, experts.0, gate.0));
-            let widths = (gate.1, gate.0, down.0);
-            sizes.workspace = sizes.workspace.max(feed_forward::workspace_bytes(rows, experts, widths));
+                _ => {}
+            }
         }
         sizes
     }
@@ -136,7 +148,7 @@ impl Sizes {
         let buffers: usize =
             program.buffers.iter().map(|buffer| buffer.cols * self.rows_of(program, buffer.index)).sum();
         let routes = 2 * self.rows * self.used;
-        let work = self.ffn + self.route + self.partials + self.tickets + self.select;
+        let work = self.ffn + self.dense + self.route + self.partials + self.tickets + self.select;
         let work = work + self.delta + self.readers + 2 * self.shares;
         Bytes::of(buffers + routes + work + self.input_words(pages, 1) + self.candidate_words(), 4)
             + Bytes(self.workspace as u64)

@@ -1,4 +1,4 @@
-//! Recurrent states of all delta layers in the memory of a card.
+//! Recurrent states in the memory of a card: of all delta layers, and what a block that guesses carries on.
 
 use bloomery_kernels::cuda::{Buffer, CudaError, Device, Span};
 
@@ -6,7 +6,7 @@ use crate::backend::Batch;
 use crate::program::{DeltaId, Program};
 use crate::state::StateId;
 
-/// For every layer `[slots][values of its part of a state]`.
+/// For every delta layer `[slots][values of its part of a state]`, and last the same of the block.
 #[derive(Debug)]
 pub(super) struct States {
     layers: Vec<(Buffer<f32>, usize)>,
@@ -15,13 +15,19 @@ pub(super) struct States {
 impl States {
     pub(super) fn new(device: &Device, program: &Program, slots: usize) -> Result<Self, CudaError> {
         let layer = |len: usize| Ok((device.alloc(slots * len)?, len));
-        let layers = program.deltas.iter().map(|delta| layer(delta.net.state_len()));
-        Ok(Self { layers: layers.collect::<Result<_, CudaError>>()? })
+        let carried = program.draft.as_ref().map(|draft| draft.carried);
+        let lens = program.deltas.iter().map(|delta| delta.net.state_len()).chain(carried);
+        Ok(Self { layers: lens.map(layer).collect::<Result<_, CudaError>>()? })
     }
 
     /// All slots of a layer.
     pub(super) fn layer(&self, id: DeltaId) -> Span<f32> {
         self.layers[id.0].0.span()
+    }
+
+    /// All slots of what the program's block carries on.
+    pub(super) fn carried(&self) -> Span<f32> {
+        self.layers.last().map(|(memory, _)| memory.span()).expect("an op of the program carries it on")
     }
 
     /// Bytes of one state over all layers.

@@ -4,8 +4,8 @@ use bloomery_gguf::Gguf;
 use bloomery_kernels::cpu::{KvType, Numerics};
 use bloomery_kernels::cuda::{TILE_ROWS, embeds, multiplies};
 
-use super::load::{stored_bytes, uses};
-use super::ops::{add_norm, attend, delta, per_head, rope, route};
+use super::load::{stack_uses, stored_bytes, uses};
+use super::ops::{add_norm, attend, carry, delta, pair, per_head, rope, route};
 use crate::program::{Op, Program};
 use crate::units::Bytes;
 use crate::weights::{MatrixId, Packed, Weights};
@@ -15,9 +15,10 @@ const GRANULE: u64 = 256;
 
 /// Bytes of all weights in the memory of a card.
 pub(crate) fn weight_bytes(program: &Program, weights: &Weights, gguf: &Gguf) -> Bytes {
-    let stacks = weights.packed_stacks(gguf).map(|packed| stored_bytes(&packed, true));
-    let stacks: Bytes = stacks.map(|size| Bytes((size as u64).next_multiple_of(GRANULE))).sum();
-    dense_bytes(program, weights, gguf) + stacks
+    let stacks: Vec<Packed<'_>> = weights.packed_stacks(gguf).collect();
+    let used = stacks.iter().zip(stack_uses(program, stacks.len())).filter(|(_, needed)| *needed);
+    let sizes = used.map(|(packed, _)| stored_bytes(packed, true) as u64);
+    dense_bytes(program, weights, gguf) + sizes.map(|size| Bytes(size.next_multiple_of(GRANULE))).sum()
 }
 
 /// Bytes of one expert of the stack in the memory of a card.
@@ -48,7 +49,7 @@ pub(crate) fn unsupported(
 ) -> Option<String> {
     unsupported_dense(program, weights, gguf, kv, numerics).or_else(|| {
         let stacks: Vec<Packed<'_>> = weights.packed_stacks(gguf).collect();
-        program.ops.iter().find_map(|op| match op {
+        program.all_ops().find_map(|op| match op {
             Op::Experts { experts, .. } => {
                 unsupported_experts([experts.gate, experts.up, experts.down].map(|id| &stacks[id.index()]))
             }
@@ -70,8 +71,7 @@ pub(crate) fn unsupported_dense(
     }
     let check = Check { program, weights, matrices: weights.packed_matrices(gguf).collect() };
     program
-        .ops
-        .iter()
+        .all_ops()
         .find_map(|op| check.op(op))
         .or_else(|| program.attentions.iter().find_map(|attention| attend::unsupported(attention, kv)))
         .or_else(|| program.deltas.iter().find_map(|layer| delta::unsupported(&layer.net)))
@@ -81,7 +81,7 @@ pub(crate) fn unsupported_dense(
 /// The route before a shared expert computes its share.
 fn lonely(program: &Program) -> Option<String> {
     let mut routed = None;
-    program.ops.iter().find_map(|op| match op {
+    program.all_ops().find_map(|op| match op {
         Op::Route { normed, .. } => {
             routed = Some(*normed);
             None
@@ -107,10 +107,9 @@ struct Check<'g> {
 impl Check<'_> {
     fn op(&self, op: &Op) -> Option<String> {
         match op {
-            Op::Embed { table, .. } => {
-                let table = &self.matrices[table.index()];
-                (!embeds(table.format)).then(|| without(table, "token table"))
-            }
+            Op::Embed { table, .. } => self.table(*table),
+            Op::Pair { table, x, .. } => self.table(*table).or_else(|| pair::unsupported(*x)),
+            Op::Previous { out, .. } | Op::Carried { out } => carry::unsupported(*out),
             Op::Project { parts, .. } => parts.iter().find_map(|part| self.matrix(part.weight)),
             Op::Route { router, used, .. } => route::unsupported(router, &self.matrices, *used),
             Op::Absorb { keys: heads, .. } | Op::PerHead { weights: heads, .. } => {
@@ -130,14 +129,16 @@ impl Check<'_> {
             Op::Experts { .. }
             | Op::LatentAppend { .. }
             | Op::Delta { .. }
-            | Op::Previous { .. }
-            | Op::Carried { .. }
-            | Op::Pair { .. }
             | Op::Attend { .. }
             | Op::Gate { .. }
             | Op::Take { .. }
             | Op::Norm { .. } => None,
         }
+    }
+
+    fn table(&self, id: MatrixId) -> Option<String> {
+        let table = &self.matrices[id.index()];
+        (!embeds(table.format)).then(|| without(table, "token table"))
     }
 
     fn matrix(&self, id: MatrixId) -> Option<String> {

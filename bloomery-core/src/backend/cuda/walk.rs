@@ -5,10 +5,11 @@ use bloomery_kernels::cuda::{CudaError, Launch, Stream};
 use super::frame::Frame;
 use super::hosted::Experts;
 use super::ops::{
-    add_norm, attend, delta, embed, feed_forward, gate, latent, norm, per_head, project, rope, route, take,
+    add_norm, attend, carry, delta, embed, feed_forward, gate, latent, norm, pair, per_head, project, rope,
+    route, take,
 };
 use super::sizes::count;
-use crate::program::{Buffer, Op, Program, Projection};
+use crate::program::{Buffer, Gated, Op, Program, Projection};
 use crate::weights::VectorId;
 
 /// The kernels of one op, or of two that are one on a card.
@@ -39,9 +40,19 @@ impl Stage {
 
 /// Everything but the head. Where no outputs are wanted, nothing that only they need.
 pub(super) fn body(frame: &Frame<'_>) -> Result<Vec<Stage>, CudaError> {
-    let ops = &frame.model.program.ops;
-    let mut ops = ops[..ops.len().saturating_sub(1)].iter().peekable();
-    let mut stages = Vec::with_capacity(ops.len());
+    let ops = frame.model.program.step_ops();
+    walk(frame, ops.clone().take(ops.count().saturating_sub(1)))
+}
+
+/// A pass of the block that guesses. One that goes on from the pass before finds what it begins with.
+pub(super) fn guess(frame: &Frame<'_>, goes_on: bool) -> Result<Vec<Stage>, CudaError> {
+    let draft = frame.model.program.draft.as_ref();
+    walk(frame, draft.iter().flat_map(|draft| &draft.ops).skip(usize::from(goes_on)))
+}
+
+fn walk<'a>(frame: &Frame<'_>, ops: impl Iterator<Item = &'a Op> + Clone) -> Result<Vec<Stage>, CudaError> {
+    let mut ops = ops.peekable();
+    let mut stages = Vec::new();
     let (mut used_now, mut layer) = (1, 0);
     while let Some(op) = ops.next() {
         match op {
@@ -79,14 +90,19 @@ pub(super) fn body(frame: &Frame<'_>) -> Result<Vec<Stage>, CudaError> {
                 stages.push(Stage { routed, ..Stage::new("route", launches) });
             }
             Op::Experts { normed, experts, out } => {
+                let beside = ops.peek().and_then(|op| beside(op, *normed, *out));
+                if beside.is_some() {
+                    ops.next();
+                }
                 match frame.hosted {
                     None => {
-                        let launches = feed_forward::routed(frame, used_now, *normed, experts, *out)?;
+                        let to = (beside, *out);
+                        let launches = feed_forward::routed(frame, used_now, *normed, experts, to)?;
                         stages.push(Stage::new("experts", launches));
                     }
                     Some((slots, way)) => {
                         let (normed, act) = (*normed, experts.act);
-                        let op = Experts { layer, used: used_now, normed, act, out: *out };
+                        let op = Experts { layer, used: used_now, normed, act, beside, out: *out };
                         stages.extend(slots.stages(frame, way, op)?);
                     }
                 }
@@ -120,11 +136,26 @@ pub(super) fn body(frame: &Frame<'_>) -> Result<Vec<Stage>, CudaError> {
                 let launches = latent::launches(frame, [*q, *kv], *norm, *attention)?;
                 stages.push(Stage::new("rope", launches));
             }
-            // Of a block that guesses, which does not run here.
-            Op::Previous { .. } | Op::Carried { .. } | Op::Pair { .. } => {}
+            Op::Previous { x, out } => {
+                stages.push(Stage::new("carry", carry::launches(frame, Some(*x), *out)?));
+            }
+            Op::Carried { out } => stages.push(Stage::new("carry", carry::launches(frame, None, *out)?)),
+            Op::Pair { table, embedding_norm, x, norm, out } => {
+                let (embedding, row) = ((*table, *embedding_norm), (*x, *norm));
+                stages.push(Stage::new("pair", pair::launches(frame, embedding, row, *out)?));
+            }
         }
     }
     Ok(stages)
+}
+
+/// The network of an op behind experts that is one beside them: of the same rows, added to the same ones. Its result is added before
+/// theirs, in every step alike.
+fn beside(op: &Op, rows: Buffer, to: Buffer) -> Option<&Gated> {
+    match op {
+        Op::Gated { normed, gated, out } if *normed == rows && *out == to && gated.accumulate => Some(gated),
+        _ => None,
+    }
 }
 
 /// The gate of a network beside the experts of the route that `ops` follow.

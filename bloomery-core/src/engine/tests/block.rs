@@ -3,54 +3,41 @@
 //! The model is the small Qwen3.5 one of the other tests, joined with a block of random weights; what the block says is from a float64
 //! program written from the architecture's description, which agrees with llama.cpp on such files.
 
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+#[path = "../../../tests/common/block.rs"]
+mod joined;
+#[cfg(feature = "cuda")]
+mod on_card;
+#[cfg(feature = "cuda")]
+mod plans;
 
-use bloomery_gguf::{Gguf, Writer};
 use bloomery_kernels::cpu::Numerics;
-use serde_json::Value;
 
 use crate::draft::{Block, Drafts};
 use crate::engine::{Engine, Guess};
 use crate::generate::Params;
 use crate::plan::Placement;
 use crate::session::Session;
+use joined::{Joined, expected, ids};
 
-fn data(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/models").join(name)
-}
-
-/// The small model's keys and tensors, and over them those of the block.
 fn engine(sessions: usize) -> Engine {
-    static FILES: AtomicUsize = AtomicUsize::new(0);
-    let [trunk, block] =
-        ["qwen35moe-small-bf16.gguf", "mtp-qwen35moe-bf16.gguf"].map(|name| Gguf::open(data(name)).unwrap());
-    let mut writer = Writer::new();
-    for gguf in [&trunk, &block] {
-        for (key, value) in gguf.metadata().iter() {
-            writer.set(key, value.clone());
-        }
-        for tensor in gguf.tensors() {
-            writer.tensor(&tensor.name, &tensor.dims, tensor.format, gguf.data(tensor).to_vec()).unwrap();
-        }
-    }
-    let name =
-        format!("bloomery-block-{}-{}.gguf", std::process::id(), FILES.fetch_add(1, Ordering::Relaxed));
-    let file = std::env::temp_dir().join(name);
-    writer.write_file(&file).unwrap();
-    let builder = Engine::builder(file.as_path()).placement(Placement::Cpu).numerics(Numerics::Exact);
-    let engine = builder.sessions(sessions).plan().unwrap().load(|_| {}).unwrap();
-    // The mapping stays.
-    std::fs::remove_file(&file).unwrap();
-    engine
+    let file = Joined::write();
+    let builder = Engine::builder(file.path()).placement(Placement::Cpu).numerics(Numerics::Exact);
+    builder.sessions(sessions).plan().unwrap().load(|_| {}).unwrap()
 }
 
-fn expected() -> Value {
-    serde_json::from_slice(&std::fs::read(data("mtp-qwen35moe-bf16.json")).unwrap()).unwrap()
-}
-
-fn ids(value: &Value) -> Vec<u32> {
-    value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
+/// With a tensor of the block in a format that there are no products of on a card.
+#[cfg(feature = "cuda")]
+fn unsupported() -> Joined {
+    use bloomery_gguf::Format;
+    Joined::write_with(|name, format, data| match name.ends_with("nextn.eh_proj.weight") {
+        false => (format, data.to_vec()),
+        true => {
+            assert_eq!(format, Format::BF16);
+            let value = |half: &[u8; 2]| f32::from_bits(u32::from(u16::from_le_bytes(*half)) << 16);
+            let values = data.as_chunks().0.iter().map(value);
+            (Format::F64, values.flat_map(|value| f64::from(value).to_le_bytes()).collect())
+        }
+    })
 }
 
 #[test]

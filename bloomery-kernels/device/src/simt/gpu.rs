@@ -101,6 +101,15 @@ pub(crate) unsafe fn release_successor() {
     asm!("griddepcontrol.launch_dependents;", options(nostack));
 }
 
+/// The value, of which the compiler knows nothing more.
+#[inline(always)]
+pub(crate) fn unknown(value: u32) -> u32 {
+    let out: u32;
+    // SAFETY: a copy from register to register.
+    unsafe { asm!("mov.b32 {}, {};", out(reg32) out, in(reg32) value, options(nostack)) };
+    out
+}
+
 /// The value of the thread whose number differs by `mask`.
 ///
 /// # Safety

@@ -50,6 +50,11 @@ pub(crate) unsafe fn await_predecessors() {}
 #[inline(never)]
 pub(crate) unsafe fn release_successor() {}
 
+/// The value, of which the compiler knows nothing more.
+pub(crate) fn unknown(value: u32) -> u32 {
+    value
+}
+
 /// What `pick` makes of the values of all threads of the warp.
 fn exchange<T>(value: u32, pick: impl FnOnce(&[Cell<u32>; 32], usize) -> T) -> T {
     let (warp, lane) = with(|place| (place.warp.clone(), (place.thread % WARP) as usize));

@@ -3,7 +3,7 @@
 mod feed_forward;
 mod project;
 
-pub(super) use feed_forward::{down, feed_forward, gate_up};
+pub(super) use feed_forward::{Network, Networks, down, feed_forward, gate_up};
 pub(super) use project::project;
 
 use std::ops::Range;

@@ -1,10 +1,12 @@
 //! Every kernel against the CPU's numbers: on a card where there is one, else emulated.
 
 mod attention;
+mod beside;
 mod candidates;
 mod census;
 mod copies;
 mod delta;
+mod draft;
 mod embed;
 mod experts;
 mod gate;

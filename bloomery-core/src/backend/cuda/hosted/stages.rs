@@ -12,7 +12,7 @@ use crate::backend::cuda::frame::Frame;
 use crate::backend::cuda::ops::feed_forward;
 use crate::backend::cuda::walk::{Hand, Stage};
 use crate::def::Act;
-use crate::program::Buffer;
+use crate::program::{Buffer, Gated};
 
 /// The card goes on without the host after so long, longer than any answer takes and than the host's own patience.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -52,11 +52,13 @@ pub(in crate::backend::cuda) enum Way<'a> {
 
 /// What an op reads and writes.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::backend::cuda) struct Experts {
+pub(in crate::backend::cuda) struct Experts<'a> {
     pub(in crate::backend::cuda) layer: usize,
     pub(in crate::backend::cuda) used: usize,
     pub(in crate::backend::cuda) normed: Buffer,
     pub(in crate::backend::cuda) act: Act,
+    /// The network beside them.
+    pub(in crate::backend::cuda) beside: Option<&'a Gated>,
     pub(in crate::backend::cuda) out: Buffer,
 }
 
@@ -66,7 +68,7 @@ impl Slots {
         &self,
         frame: &Frame<'_>,
         way: Way<'_>,
-        op: Experts,
+        op: Experts<'_>,
     ) -> Result<Vec<Stage>, CudaError> {
         let layer = &self.layers[op.layer];
         match (way, layer.pool) {
@@ -82,19 +84,31 @@ impl Slots {
                     launches.extend(block.launches(frame.info)?);
                     Ok(Stage { hand: Some(Hand::Wave(wave)), ..Stage::new("experts", launches) })
                 };
-                waves.of_layer[op.layer].clone().map(stage).collect()
+                let mut stages = Vec::new();
+                if let Some(gated) = op.beside {
+                    let launches = feed_forward::dense(frame, op.normed, None, gated, op.out)?;
+                    stages.push(Stage::new("feed-forward", launches));
+                }
+                for wave in waves.of_layer[op.layer].clone() {
+                    stages.push(stage(wave)?);
+                }
+                Ok(stages)
             }
             (_, pool) => {
                 let seats = self.map.slice(layer.start..layer.start + layer.experts)?;
                 let rows = frame.rows_of(op.normed.rows);
-                let mut launches = Vec::new();
-                let seat = match pool {
+                let (seat, mut launches) = match pool {
                     Some(pool) => {
                         let (seat, block) = self.block(frame, op, pool, &seats)?;
-                        launches = block.launches(frame.info)?;
-                        seat
+                        (seat, feed_forward::with(frame, op.normed, (block, op.beside), op.out)?)
                     }
-                    None => self.seat(frame, op, &seats, Numbers::Seats)?,
+                    None => {
+                        let launches = match op.beside {
+                            Some(gated) => feed_forward::dense(frame, op.normed, None, gated, op.out)?,
+                            None => Vec::new(),
+                        };
+                        (self.seat(frame, op, &seats, Numbers::Seats)?, launches)
+                    }
                 };
                 let seat = Seat { normed: Some(frame.span(op.normed)?), ..seat };
                 launches.insert(0, seat.launch(frame.info, Some((&self.desk, op.layer)))?);
@@ -108,7 +122,7 @@ impl Slots {
     fn seat(
         &self,
         frame: &Frame<'_>,
-        op: Experts,
+        op: Experts<'_>,
         seats: &Span<u32>,
         numbers: Numbers,
     ) -> Result<Seat, CudaError> {
@@ -129,7 +143,7 @@ impl Slots {
     fn block(
         &self,
         frame: &Frame<'_>,
-        op: Experts,
+        op: Experts<'_>,
         pool: usize,
         seats: &Span<u32>,
     ) -> Result<(Seat, FeedForward), CudaError> {

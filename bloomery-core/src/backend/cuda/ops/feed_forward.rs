@@ -1,7 +1,7 @@
 //! Feed-forward blocks, routed and dense.
 
 use bloomery_kernels::cpu::Activation;
-use bloomery_kernels::cuda::{CudaError, FeedForward, Launch, Routed, Tuning, WeightStack};
+use bloomery_kernels::cuda::{Beside, CudaError, FeedForward, Launch, Routed, Tuning, WeightStack};
 
 use crate::backend::cuda::frame::Frame;
 use crate::def::Act;
@@ -28,7 +28,7 @@ pub(in crate::backend::cuda) fn routed(
     used: usize,
     x: Buffer,
     experts: &ExpertStacks,
-    out: Buffer,
+    (beside, out): (Option<&Gated>, Buffer),
 ) -> Result<Vec<Launch>, CudaError> {
     let stacks = [experts.gate, experts.up, experts.down].map(|id| frame.model.stack(id).clone());
     let rows = frame.rows_of(x.rows);
@@ -38,7 +38,24 @@ pub(in crate::backend::cuda) fn routed(
         used,
         seats: None,
     };
-    block(frame, x, Some(routed), (stacks, experts.act), out)?.launches(frame.info)
+    let block = block(frame, x, Some(routed), (stacks, experts.act), out)?;
+    with(frame, x, (block, beside), out)
+}
+
+/// Experts, and the network beside them if there is one.
+pub(in crate::backend::cuda) fn with(
+    frame: &Frame<'_>,
+    x: Buffer,
+    (experts, beside): (FeedForward, Option<&Gated>),
+    out: Buffer,
+) -> Result<Vec<Launch>, CudaError> {
+    match beside {
+        None => experts.launches(frame.info),
+        Some(gated) => {
+            let network = network(frame, x, None, gated, out)?;
+            Beside { experts, network }.launches(frame.info)
+        }
+    }
 }
 
 /// One network for all rows. Its share of each row, if it has one, is what the route before it left.
@@ -49,6 +66,16 @@ pub(in crate::backend::cuda) fn dense(
     gated: &Gated,
     out: Buffer,
 ) -> Result<Vec<Launch>, CudaError> {
+    network(frame, x, norm, gated, out)?.launches(frame.info)
+}
+
+fn network(
+    frame: &Frame<'_>,
+    x: Buffer,
+    norm: Option<Gain>,
+    gated: &Gated,
+    out: Buffer,
+) -> Result<FeedForward, CudaError> {
     let stack = |id: MatrixId| WeightStack::dense(frame.model.matrix(id));
     let stacks = [gated.gate, gated.up, gated.down].map(stack);
     let routed = match gated.share {
@@ -57,7 +84,9 @@ pub(in crate::backend::cuda) fn dense(
     };
     let norm = norm.map(|norm| frame.model.norm(norm));
     let block = block(frame, x, routed, (stacks, gated.act), out)?;
-    FeedForward { norm, accumulate: gated.accumulate, ..block }.launches(frame.info)
+    // Of its own: experts may be under way at the same time.
+    let hidden = frame.memory.dense.span();
+    Ok(FeedForward { norm, hidden, accumulate: gated.accumulate, ..block })
 }
 
 /// Every row's only expert is the network, and its weight the share.

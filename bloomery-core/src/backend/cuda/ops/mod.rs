@@ -3,12 +3,14 @@
 pub(super) mod add_norm;
 pub(super) mod attend;
 pub(super) mod candidates;
+pub(super) mod carry;
 pub(super) mod delta;
 pub(super) mod embed;
 pub(super) mod feed_forward;
 pub(super) mod gate;
 pub(super) mod latent;
 pub(super) mod norm;
+pub(super) mod pair;
 pub(super) mod per_head;
 pub(super) mod project;
 pub(super) mod rope;

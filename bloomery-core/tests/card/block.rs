@@ -1,0 +1,147 @@
+//! A model's own block for the next tokens: it changes neither logits nor texts.
+
+#[path = "../common/block.rs"]
+mod joined;
+
+use std::sync::mpsc;
+
+use bloomery_core::sampling::Seed;
+use bloomery_core::scheduler::{Event, Job, Pooling, Scheduler, SchedulerOptions, Sink, SinkState};
+use bloomery_core::{Block, Context, Drafts, Engine, Logits, Params, Placement, Turn};
+
+use super::common::{Fixture, all_logits};
+use super::{Card, bits, card};
+use joined::{Joined, expected, ids};
+
+/// Of the fixture with the same trunk, and its texts.
+const TRUNK: &str = "qwen35moe-small-bf16";
+
+const BLOCK: Drafts = Drafts::Block(Block { most: 3, priced: false });
+
+fn engine(card: &Card, sessions: usize) -> Engine {
+    let file = Joined::write();
+    let builder = Engine::builder(file.path()).context(Context::Tokens(512)).placement(Placement::card(0));
+    builder.cards(card.cards.clone()).sessions(sessions).plan().unwrap().load(|_| {}).unwrap()
+}
+
+fn greedy(drafts: Drafts) -> Params {
+    Params { max_tokens: Some(48), ignore_end: true, drafts, ..Params::greedy() }
+}
+
+struct Channel(mpsc::Sender<Event>);
+
+impl Sink for Channel {
+    fn state(&self) -> SinkState {
+        SinkState::Open
+    }
+
+    fn send(&mut self, event: Event) {
+        let _ = self.0.send(event);
+    }
+}
+
+fn submit(scheduler: &Scheduler, job: impl FnOnce(Box<dyn Sink>) -> Job) -> mpsc::Receiver<Event> {
+    let (sender, events) = mpsc::channel();
+    scheduler.submit(job(Box::new(Channel(sender)))).unwrap();
+    events
+}
+
+#[test]
+fn logits_routes_and_states_are_those_without_a_block() {
+    let Some(card) = card() else { return };
+    let fixture = Fixture::read(TRUNK);
+    let (with, without) = (engine(&card, 1), card.engine(&fixture, 1));
+    for chunk in [usize::MAX, 20, 1] {
+        let [with, without] = [&with, &without].map(|engine| bits(&all_logits(engine, &fixture.ids, chunk)));
+        assert!(with == without, "chunks of {chunk}");
+    }
+    // Looked at while it runs.
+    let [with_routes, routes] = [&with, &without].map(|engine| {
+        let mut session = engine.session().unwrap();
+        let mut turn = [Turn::new(&mut session, &fixture.ids[..20], Logits::All).traced().timed()];
+        engine.step(&mut turn).unwrap();
+        assert!(
+            turn[0].stages().iter().any(|stage| stage.name == "pair") == (engine.model().draft.is_some())
+        );
+        turn[0].routes().to_vec()
+    });
+    assert_eq!(with_routes, routes);
+    let [with, without] = [with, without].map(|engine| {
+        let scheduler = Scheduler::new(engine, SchedulerOptions::default()).unwrap();
+        let params = greedy(Drafts::Off);
+        let events = submit(&scheduler, |sink| Job {
+            embed: Some(Pooling::None),
+            ..Job::new(fixture.ids[..50].to_vec(), params, sink)
+        });
+        let rows = |event| if let Event::Embedding(rows) = event { Some(rows) } else { None };
+        bits(&events.iter().find_map(rows).unwrap())
+    });
+    assert!(with == without, "hidden states");
+}
+
+#[test]
+fn texts_are_the_same_with_the_block_on_a_card() {
+    let Some(card) = card() else { return };
+    let engine = engine(&card, 1);
+    let prompt = ids(&expected()["ids"]);
+    let mut session = engine.session().unwrap();
+    for seed in [None, Some(3)] {
+        let mut of = |drafts| {
+            let mut params = greedy(drafts);
+            if let Some(seed) = seed {
+                params.sampling.temperature = 0.7;
+                params.sampling.seed = Seed::Fixed(seed);
+            }
+            let mut generation = session.generate_tokens(&prompt[..20], &params).unwrap();
+            let tokens: Vec<u32> = generation.by_ref().filter_map(|piece| piece.unwrap().token).collect();
+            (tokens, generation.timings().drafted, generation.timings().accepted)
+        };
+        let without = of(Drafts::Off);
+        // The second time its prompt is known, the third its graphs.
+        for _ in 0..3 {
+            let with = of(BLOCK);
+            assert_eq!(with.0, without.0);
+            assert!(with.1 > 48 && without.1 == 0, "{} guesses were checked", with.1);
+            println!("{} of {} guesses were right", with.2, with.1);
+        }
+        assert_eq!(of(Drafts::default()).0, without.0);
+    }
+}
+
+#[test]
+fn streams_with_the_block_say_what_each_says_alone() {
+    let Some(card) = card() else { return };
+    let engine = engine(&card, 4);
+    // No step has more than 32 rows, where attention rounds otherwise.
+    let all = ids(&expected()["ids"]);
+    let prompts: Vec<&[u32]> = (0..4).map(|i| &all[10 * i..][..5 + i]).collect();
+    let alone: Vec<Vec<u32>> = prompts
+        .iter()
+        .map(|prompt| {
+            let mut session = engine.session().unwrap();
+            let pieces = session.generate_tokens(prompt, &greedy(Drafts::Off)).unwrap();
+            pieces.filter_map(|piece| piece.unwrap().token).collect()
+        })
+        .collect();
+    let scheduler = Scheduler::new(engine, SchedulerOptions { slots: 4, queue_depth: 16 }).unwrap();
+    let running: Vec<_> = prompts
+        .iter()
+        .map(|prompt| submit(&scheduler, |sink| Job::new(prompt.to_vec(), greedy(BLOCK), sink)))
+        .collect();
+    for (events, alone) in running.into_iter().zip(alone) {
+        let mut tokens = Vec::new();
+        let outcome = events.iter().find_map(|event| match event {
+            Event::Token(token) => {
+                tokens.push(token.sampled.id);
+                None
+            }
+            Event::Done(outcome) => Some(outcome),
+            Event::Failed(error) => panic!("{error}"),
+            _ => None,
+        });
+        let progress = outcome.unwrap().progress;
+        assert_eq!(tokens, alone);
+        assert!(progress.drafted > 0, "{progress:?}");
+        println!("{} of {} guesses were right", progress.accepted, progress.drafted);
+    }
+}

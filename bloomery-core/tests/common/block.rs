@@ -1,0 +1,64 @@
+//! A model with a block for the next tokens: the small Qwen3.5 one of the other tests, joined with a block of random weights.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bloomery_gguf::{Format, Gguf, Writer};
+use serde_json::Value;
+
+/// Where the crate was built, or below the working directory where that is another machine.
+fn data(name: &str) -> PathBuf {
+    let below = |root: &str| Path::new(root).join("tests/data/models").join(name);
+    let built = below(env!("CARGO_MANIFEST_DIR"));
+    if built.exists() { built } else { below("bloomery-core") }
+}
+
+/// A file of the model, which goes away with this.
+pub(crate) struct Joined(PathBuf);
+
+impl Joined {
+    /// The small model's keys and tensors, and over them those of the block.
+    pub(crate) fn write() -> Self {
+        Self::write_with(|_, format, data| (format, data.to_vec()))
+    }
+
+    /// The same with tensors as `edit` has them, by name.
+    pub(crate) fn write_with(edit: impl Fn(&str, Format, &[u8]) -> (Format, Vec<u8>)) -> Self {
+        static FILES: AtomicUsize = AtomicUsize::new(0);
+        let parts = ["qwen35moe-small-bf16.gguf", "mtp-qwen35moe-bf16.gguf"];
+        let mut writer = Writer::new();
+        for gguf in parts.map(|name| Gguf::open(data(name)).unwrap()) {
+            for (key, value) in gguf.metadata().iter() {
+                writer.set(key, value.clone());
+            }
+            for tensor in gguf.tensors() {
+                let (format, data) = edit(&tensor.name, tensor.format, gguf.data(tensor));
+                writer.tensor(&tensor.name, &tensor.dims, format, data).unwrap();
+            }
+        }
+        let (process, number) = (std::process::id(), FILES.fetch_add(1, Ordering::Relaxed));
+        let file = std::env::temp_dir().join(format!("bloomery-block-{process}-{number}.gguf"));
+        writer.write_file(&file).unwrap();
+        Self(file)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// A prompt, and what an independent program says that the block guesses within it.
+pub(crate) fn expected() -> Value {
+    serde_json::from_slice(&std::fs::read(data("mtp-qwen35moe-bf16.json")).unwrap()).unwrap()
+}
+
+/// Token ids of such a file.
+pub(crate) fn ids(value: &Value) -> Vec<u32> {
+    value.as_array().unwrap().iter().map(|id| id.as_u64().unwrap() as u32).collect()
+}
