@@ -10,8 +10,10 @@ mod block;
 #[expect(dead_code, reason = "this binary uses a part of it")]
 mod common;
 
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use bloomery_core::decide::{Json, Question};
 use bloomery_core::sampling::{Needs, Sampler, SamplingParams, Seed, TopLogits};
 use bloomery_core::{
     Bytes, Cards, Context, Engine, HostExperts, KvType, Logits, ModelSource, Numerics, Params, Placement,
@@ -277,7 +279,9 @@ fn graphs_give_the_bits_of_single_kernels() {
 #[test]
 fn a_layer_of_experts_is_eight_kernels_at_most() {
     let Some(card) = card() else { return };
-    for name in ["qwen3moe-k-q4_k_m", "qwen3moe-k-q3_k_m", "qwen3moe-small-bf16"] {
+    // A shared expert is no kernel more.
+    let routed = ["qwen3moe-k-q4_k_m", "qwen3moe-k-q3_k_m", "qwen3moe-small-bf16"];
+    for name in routed.into_iter().chain(["qwen35moe-k-q4_k_m", "deepseek2-k-q4_k_m"]) {
         let fixture = Fixture::read(name);
         let engine = card.engine(&fixture, 1);
         let mut session = engine.session().unwrap();
@@ -452,4 +456,43 @@ fn stories(stories: u32, count: usize, lead: f32) {
     let found = format!("{parted} of {all} tokens chosen otherwise, by {worst} at most, KLD {divergence:e}");
     assert!(parted <= all / 20 && worst <= lead && divergence < 3e-3, "{found}");
     println!("{found}");
+}
+
+#[test]
+fn decisions_are_the_cpus_within_the_rounding_of_activations() {
+    let Some(card) = card() else { return };
+    let file: PathBuf =
+        [env!("CARGO_MANIFEST_DIR"), "tests", "data", "clef", "clef-bf16.gguf"].iter().collect();
+    let decider = |placement: Placement, cards: Cards| {
+        let builder = Engine::builder(file.clone())
+            .placement(placement)
+            .cards(cards)
+            .sessions(2)
+            .context(Context::Tokens(4096));
+        builder.plan().unwrap().load(|_| {}).unwrap().decider().unwrap()
+    };
+    let on_card = decider(Placement::card(0), card.cards.clone());
+    let on_cpu = decider(Placement::Cpu, card.cards.clone());
+    let questions = [
+        Question::choice("team", "Who should handle this?", [("billing", "Invoices"), ("technical", "Bugs")]),
+        Question::score("urgency", "How urgent is it?", ["can wait", "this week", "today"]),
+        Question::noul("outage", "Is the service down for everyone?"),
+    ];
+    // One step; and two, of which the last is read when all are done.
+    for times in [2, 400, 1200] {
+        let state = Json::from("The export fails since this morning. ".repeat(times).as_str());
+        let expected = on_cpu.decide(&state, &questions).unwrap();
+        let found = on_card.decide(&state, &questions).unwrap();
+        assert_eq!((found.tokens, found.cut), (expected.tokens, expected.cut));
+        let pairs = found.answers.iter().zip(&expected.answers);
+        let off = pairs.flat_map(|(found, expected)| {
+            let both = found.probabilities().into_iter().zip(expected.probabilities());
+            both.map(|(found, expected)| (found - expected).abs())
+        });
+        let off = off.fold(0.0, f64::max);
+        println!("{} tokens: probabilities differ by {off:.1e}", found.tokens);
+        // The bound of `rounded_activations_change_little`: weights are in bf16 here, which rounds less.
+        assert!(off <= 0.03, "{} tokens: {off}", found.tokens);
+        assert_eq!(on_card.decide(&state, &questions).unwrap(), found, "the same twice");
+    }
 }

@@ -196,6 +196,7 @@ impl Model {
         let project = Project {
             x: Self::rows(x, rows)?,
             rows,
+            gate: None,
             norm,
             parts,
             workspace: None,

@@ -160,3 +160,33 @@ impl Decider {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::ModelSource;
+    use std::path::PathBuf;
+
+    #[test]
+    fn reading_while_steps_run_gives_the_same_answers() {
+        let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "tests/data/clef/clef-bf16.gguf"].iter().collect();
+        let builder = Engine::builder(ModelSource::from(path)).placement(Placement::Cpu).sessions(1);
+        let engine = builder.plan().unwrap().load(|_| {}).unwrap();
+        let decider = engine.decider().unwrap();
+        let questions =
+            [Question::noul("a", "Is it down?"), Question::score("b", "How bad?", ["low", "high"])];
+        for words in [3, 700, 3000] {
+            let state = Json::from("the export fails again ".repeat(words / 4 + 1).as_str());
+            let prompt = decider.prompt(&state, &questions).unwrap();
+            let between = decider.read_between(&prompt).unwrap();
+            assert_eq!(decider.read_meanwhile(&prompt).unwrap(), between, "{} tokens", between.tokens);
+            assert_eq!(engine.max_sessions(), 1, "each had the session to itself");
+        }
+        // What stops one of the two ends both.
+        let mut prompt = decider.prompt(&Json::from("short"), &questions).unwrap();
+        prompt.tokens[0] = u32::MAX;
+        assert!(matches!(decider.read_meanwhile(&prompt), Err(DecideError::Engine(_))));
+        let _held = engine.session().unwrap();
+        assert!(matches!(decider.read_meanwhile(&prompt), Err(DecideError::Engine(_))));
+    }
+}

@@ -24,6 +24,8 @@ pub(super) struct Reading<'s> {
     memory: Memory,
     rows: usize,
     last: Vec<f32>,
+    /// Of the part before; the next has as many rows, but for the last.
+    normed: Pieces,
 }
 
 struct Span {
@@ -48,7 +50,8 @@ impl<'s> Reading<'s> {
         let spans = ranges.map(|range| Span { start: range.start, end: range.end, sum: vec![0.0; hidden] });
         let memory = Memory::new(prompt.tokens.len(), seat.head.dims.width);
         let (spans, maths) = (spans.collect(), Maths::new(&seat.cpu));
-        Self { seat, maths, prompt, spans, memory, rows: 0, last: Vec::new() }
+        let normed = Pieces::zeros(0, hidden);
+        Self { seat, maths, prompt, spans, memory, rows: 0, last: Vec::new(), normed }
     }
 
     /// Takes in the hidden states of the next positions.
@@ -68,7 +71,10 @@ impl<'s> Reading<'s> {
         let head = &self.seat.head;
         let count = hidden.len() / width;
         let (start, end) = (self.rows, self.rows + count);
-        let mut normed = Pieces::zeros(count, width);
+        let mut normed = std::mem::replace(&mut self.normed, Pieces::zeros(0, width));
+        if normed.rows() != count {
+            normed = Pieces::zeros(count, width);
+        }
         let rows = hidden.chunks_exact(width).zip(normed.by_row_mut()).collect();
         each(self.maths.cpu, rows, &|(row, mut out): (&[f32], Vec<&mut [f32]>)| {
             head.hidden_norm.row(row, &mut out)
@@ -84,7 +90,7 @@ impl<'s> Reading<'s> {
         self.last.clear();
         (0..normed.count())
             .for_each(|piece| self.last.extend_from_slice(normed.part(piece, count - 1..count)));
-        self.rows = end;
+        (self.rows, self.normed) = (end, normed);
         Ok(())
     }
 

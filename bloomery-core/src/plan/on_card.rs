@@ -62,16 +62,21 @@ impl Question<'_> {
         })
     }
 
-    /// Everything on the card; a block that it cannot run is left out.
+    /// Everything on the card; a block that it cannot run, or has no room for, is left out.
     pub(super) fn whole(&self, number: usize, card: Card) -> Result<Choice, PlanError> {
         let trunk = self.without_block();
         if let Some(why) = trunk.unsupported() {
             return Err(PlanError::NotOnCard { why });
         }
-        match self.unsupported() {
-            None => self.whole_program(number, card),
-            no_block => Ok(Choice { no_block, ..trunk.whole_program(number, card)? }),
-        }
+        let no_block = match (self.unsupported(), self.trunk) {
+            (None, None) => return self.whole_program(number, card),
+            (None, Some(_)) => match self.whole_program(number, card.clone()) {
+                Err(PlanError::DoesNotFit { .. }) => Some("there is no room for it".to_owned()),
+                fits => return fits,
+            },
+            (why, _) => why,
+        };
+        Ok(Choice { no_block, ..trunk.whole_program(number, card)? })
     }
 
     /// The same model without its block for the next tokens.

@@ -182,7 +182,8 @@ impl PrefixTree {
             match pool.states.idle() {
                 Some(idle) if idle.passing || slot_use != SlotUse::Moment => {
                     if let Some(at) = idle.kept {
-                        self.evict_state(at, !idle.passing, pool, backend);
+                        let park = !idle.passing && (self.is_end(at) || self.is_branch(at));
+                        self.evict_state(at, park, pool, backend);
                     }
                     pool.states.revoke(idle.id);
                 }
@@ -201,10 +202,24 @@ impl PrefixTree {
         backend: &mut dyn Backend,
     ) -> StateRef {
         if let Some(at) = pool.states.kept(state) {
-            self.evict_state(at, true, pool, backend);
+            // That it is the end of what is known does not count: the sequence goes on.
+            self.evict_state(at, self.is_branch(at), pool, backend);
         }
         self.clock += 1;
         pool.states.overwrite(state, self.clock)
+    }
+
+    /// Whether nothing that is known goes on after a state: a turn ended there, and the next begins there. Only such states
+    /// and those of [branches](Self::is_branch) are worth a copy while all steps wait. Those on the way of one text are for
+    /// edits, and cost some hundred rows to compute again.
+    fn is_end(&self, (node, rows): Kept) -> bool {
+        let node = &self.nodes[node];
+        node.children.is_empty() && rows == node.tokens().len()
+    }
+
+    /// Whether texts part after a state.
+    fn is_branch(&self, (node, rows): Kept) -> bool {
+        rows == PAGE && self.nodes[node].children.len() > 1
     }
 
     /// Takes a state out of its slot, whose number it then has no more; others may.

@@ -42,8 +42,10 @@ mod draft;
 mod embed;
 #[cfg(feature = "products")]
 mod experts;
-#[cfg(feature = "few")]
+#[cfg(any(feature = "few", feature = "project_both"))]
 mod few;
+#[cfg(feature = "few")]
+mod few_entries;
 #[cfg(feature = "rope")]
 mod gate;
 #[cfg(any(feature = "products", feature = "few"))]
@@ -61,6 +63,8 @@ mod norm;
 mod pack;
 #[cfg(feature = "products")]
 mod project;
+#[cfg(feature = "project_both")]
+mod project_both;
 #[cfg(feature = "products")]
 mod ring;
 #[cfg(any(feature = "rope", feature = "heads"))]

@@ -50,17 +50,17 @@ fn wide(low: u32, high: u32) -> u64 {
 
 /// The block's rows of a part: the first and how many, and how often a warp takes some.
 #[inline(always)]
-fn share(part: &Part) -> (u32, u32, u32) {
-    let more = if block() < part.extra { block() } else { part.extra };
-    let count = part.share + (block() < part.extra) as u32;
+fn share(part: &Part, block: u32) -> (u32, u32, u32) {
+    let more = if block < part.extra { block } else { part.extra };
+    let count = part.share + (block < part.extra) as u32;
     let of_item = DEPTH * part.shape.side();
-    (block() * part.share + more, count, ((count + of_item - 1) / DEPTH) >> (5 - part.shape.lanes_log))
+    (block * part.share + more, count, ((count + of_item - 1) / DEPTH) >> (5 - part.shape.lanes_log))
 }
 
 /// Writes a part's entry of the table; `before` items are those of the parts before.
 #[inline(always)]
-unsafe fn enter(part: &Part, before: u32, at: u32) {
-    let (first, count, items) = share(part);
+unsafe fn enter(part: &Part, block: u32, before: u32, at: u32) {
+    let (first, count, items) = share(part, block);
     let turn = divide(before, warps()).1;
     let Shape { units, lanes_log, row_bytes, chunk_units, chunk_bytes, chunks, slot_bytes } = part.shape;
     let weight = part.weight + u64::from(first) * u64::from(row_bytes);
@@ -249,15 +249,24 @@ fn places(share: &Share, item: u32) -> ([u32; R], [u32; R]) {
 /// warp's ring.
 #[inline(always)]
 pub(crate) unsafe fn project<C: Formats, const T: usize>(args: ProjectArgs) {
+    project_block::<C, T>(args, block());
+}
+
+/// What block `block` does.
+///
+/// # Safety
+/// As [`project`].
+#[inline(always)]
+pub(crate) unsafe fn project_block<C: Formats, const T: usize>(args: ProjectArgs, block: u32) {
     let (table, warp) = (shared_base(), uniform_warp());
     let (mut p, mut before) = (0, 0);
     while p < PARTS {
         let part = &args.parts[p];
         if (p as u32) < args.parts_used {
             if thread() == 32 * p as u32 {
-                enter(part, before, table + ENTRY * p as u32);
+                enter(part, block, before, table + ENTRY * p as u32);
             }
-            before += share(part).2;
+            before += share(part, block).2;
         }
         p += 1;
     }

@@ -4,8 +4,9 @@
 //! The sum of squares is a tree in each group of 256 values and a tree over the groups: its bits do not depend on how many warps
 //! take part.
 
+use super::abi::activation::SIGMOID;
 use super::abi::rounded::{Layout, Rounded, SUMS};
-use super::math::activated;
+use super::math::{activated, exp};
 use super::rounding::{Eight, load8, round8, scaled};
 use super::simt::{
     WARP, barrier, copy_async4, copy_async16, copy_commit, copy_wait, divide, lane, ld_shared_f32,
@@ -57,7 +58,10 @@ impl Source {
             let up = load8(self.up + first);
             let mut i = 0;
             while i < 8 {
-                values[i] = activated(self.act, values[i]) * up[i];
+                let z = values[i];
+                let active =
+                    if self.act == SIGMOID { 1.0 / (1.0 + exp(0.0 - z)) } else { activated(self.act, z) };
+                values[i] = active * up[i];
                 i += 1;
             }
         }

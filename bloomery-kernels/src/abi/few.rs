@@ -38,6 +38,8 @@ pub struct ProjectArgs {
     pub x: u64,
     /// `[cols]` f32, or 0: no norm.
     pub gain: u64,
+    /// `[tokens][cols]` f32, whose sigmoids multiply `x`, or 0.
+    pub gate: u64,
     /// The rows, if they are rounded already.
     pub rounded: Rounded,
     /// Added to the mean square.
@@ -61,7 +63,7 @@ pub struct ProjectArgs {
 }
 
 const _: () = assert!(size_of::<Part>() == 48 && align_of::<Part>() == 8);
-const _: () = assert!(size_of::<ProjectArgs>() == 72 + 48 * PARTS && align_of::<ProjectArgs>() == 8);
+const _: () = assert!(size_of::<ProjectArgs>() == 80 + 48 * PARTS && align_of::<ProjectArgs>() == 8);
 
 /// A matrix for every expert.
 #[derive(Debug, Clone, Copy, Default)]

@@ -16,6 +16,7 @@ pub mod heads;
 pub mod many;
 pub mod norm;
 pub mod project;
+pub mod project_both;
 pub mod rope;
 pub mod rounded;
 pub mod route;

@@ -5,7 +5,7 @@ use super::{CudaError, DeviceInfo, FeedForward, Launch};
 use crate::abi::shape::Class;
 
 /// Adds `network`'s result to `out`, then the sum of `experts`: the same bits as the launches of both in that order. For few rows
-/// and weights in tiles no more launches than the experts' alone.
+/// and weights in tiles, and where shared memory has room for both, no more launches than the experts' alone.
 #[derive(Debug, Clone)]
 pub struct Beside {
     /// Chosen for each row.
@@ -57,10 +57,10 @@ impl Beside {
             && !network.sorts()
             && !experts_classes.contains(&Class::Float)
             && !classes.contains(&Class::Float);
-        if joins {
+        let beside = Some(Network { op: network, classes });
+        let networks = Networks { experts: Network { op: experts, classes: experts_classes }, beside };
+        if joins && networks.fits(info)? {
             experts.refuse_seats()?;
-            let beside = Some(Network { op: network, classes });
-            let networks = Networks { experts: Network { op: experts, classes: experts_classes }, beside };
             return few::feed_forward(networks, info, experts.workspace.as_ref());
         }
         let mut launches = network.launches(info)?;

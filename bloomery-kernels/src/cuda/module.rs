@@ -38,6 +38,7 @@ family!(MANY: "many");
 family!(NORM: "norm");
 family!(PACK: "pack");
 family!(PREFILL: "prefill");
+family!(PROJECT_BOTH: "project_both");
 family!(PROJECT_FLOAT: "project_float");
 family!(ROUTE: "route");
 family!(SAMPLE: "sample");
@@ -57,6 +58,7 @@ pub(super) static ALL: &[&Family] = &[
     &NORM,
     &PACK,
     &PREFILL,
+    &PROJECT_BOTH,
     &PROJECT_FLOAT,
     &ROUTE,
     &SAMPLE,

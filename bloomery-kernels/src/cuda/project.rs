@@ -1,13 +1,18 @@
 //! Several products of the same rows.
 
 use super::few;
+use super::launch::{Grid, Share};
 use super::many;
-use super::module::{Entry, PROJECT_FLOAT};
+use super::module::{Entry, PROJECT_BOTH, PROJECT_FLOAT};
 use super::ring::{Rings, raw_bytes, room};
 use super::weights::Form;
-use super::{CudaError, DeviceInfo, Launch, Span, Tuning, Weight};
+use super::{CudaError, DeviceInfo, Gate, Launch, Span, TILE_ROWS, Tuning, Weight};
+use crate::abi::activation::SIGMOID;
 use crate::abi::project::{DEPTH, PARTS, PROJECT_HEAD, Part, ProjectArgs};
+use crate::abi::project_both::ProjectBothArgs;
 use crate::abi::shape::{Class, Shape};
+
+const BOTH: Entry<ProjectBothArgs> = Entry::new(&PROJECT_BOTH, "project_both");
 
 /// Rows up to which the kernels for few rows are faster, 8 rows at a time.
 const FEW: usize = 32;
@@ -36,6 +41,8 @@ pub struct Project {
     pub rows: usize,
     /// As many gains as columns, and the epsilon; without, the rows are multiplied as they are.
     pub norm: Option<(Span<f32>, f32)>,
+    /// As many values as `x`, whose sigmoids multiply it; not with a norm.
+    pub gate: Option<Span<f32>>,
     /// The products.
     pub parts: Vec<Product>,
     /// Room for [`workspace_bytes`](Self::workspace_bytes): for rows that are rounded in memory. Without, each block rounds the
@@ -52,6 +59,14 @@ impl Project {
         many::rounded_bytes(rows, cols, 1).max(many::rounded_bytes(rows, cols, 8))
     }
 
+    /// What is rounded, and with what it is gated, as [`many::round`] takes it.
+    pub(super) fn source(&self) -> (&Span<f32>, Option<(&Span<f32>, u32)>) {
+        match &self.gate {
+            None => (&self.x, None),
+            Some(gate) => (gate, Some((&self.x, SIGMOID))),
+        }
+    }
+
     /// The kernels: one for all parts whose formats read the same activations, for every 8 rows.
     ///
     /// # Errors
@@ -59,6 +74,19 @@ impl Project {
     /// not fit.
     pub fn launches(&self, info: &DeviceInfo) -> Result<Vec<Launch>, CudaError> {
         let forms: Vec<Form> = self.parts.iter().map(|part| self.check(part)).collect::<Result<_, _>>()?;
+        if let Some(gate) = &self.gate {
+            let rule = || "0".to_owned();
+            CudaError::require("project", "gates of rows with a norm", 1, self.norm.is_none(), rule)?;
+            // Where rows are rounded, they are gated on the way.
+            let alone = Gate { x: self.x.clone(), gate: gate.clone() }.launch(info)?;
+            if forms.iter().any(|form| form.class == Class::Float) {
+                let rest = Self { gate: None, ..self.clone() }.launches(info)?;
+                return Ok(std::iter::once(alone).chain(rest).collect());
+            }
+        }
+        if let Some(launch) = self.both(info, &forms)? {
+            return Ok(vec![launch]);
+        }
         let mut launches = Vec::new();
         for class in [Class::Wide, Class::Narrow, Class::Float] {
             let parts: Vec<(&Product, Form)> = self
@@ -82,11 +110,38 @@ impl Project {
             for parts in parts.chunks(PARTS) {
                 let step = self.step(info, class, parts)?;
                 for first in (0..self.rows).step_by(step) {
-                    launches.push(self.launch(info, class, parts, first..self.rows.min(first + step))?);
+                    launches.push(self.launch(info, parts, first..self.rows.min(first + step))?);
                 }
             }
         }
         Ok(launches)
+    }
+
+    /// One kernel for one row and weights of both kinds: some in tiles, all of the same class, and some of floats.
+    fn both(&self, info: &DeviceInfo, forms: &[Form]) -> Result<Option<Launch>, CudaError> {
+        let all = || self.parts.iter().zip(forms);
+        let floats: Vec<(&Product, Form)> =
+            all().filter(|(_, form)| form.class == Class::Float).map(|(part, form)| (part, *form)).collect();
+        let Some((_, form)) = all().find(|(_, form)| form.class != Class::Float) else { return Ok(None) };
+        let tiles: Vec<&Product> =
+            all().filter(|(_, other)| other.class == form.class).map(|(part, _)| part).collect();
+        let every = floats.len() + tiles.len() == self.parts.len();
+        let few = tiles.len() <= few::PARTS && (1..=PARTS).contains(&floats.len());
+        let grid = self.tuning.grid(info);
+        if self.rows != 1 || !every || !few || grid < 2 {
+            return Ok(None);
+        }
+        let first = float_blocks(grid, &tiles, &floats);
+        let (floats, grid) = self.arguments(info, &floats, 0..1, (self.tuning, first))?;
+        let (tiles, other) = few::one_row(self, info, (form.class, &tiles), self.tuning.grid(info) - first)?;
+        let args = ProjectBothArgs { tiles: tiles.args, floats: floats.args, first, reserved: 0 };
+        let grid = Grid {
+            blocks: first + tiles.blocks,
+            shared_bytes: grid.shared_bytes.max(other.shared_bytes),
+            ..grid
+        };
+        let uses = [floats.uses, tiles.uses].concat();
+        Ok(Some(Launch::new(BOTH, grid, args, floats.bytes + tiles.bytes, uses)))
     }
 
     fn check(&self, part: &Product) -> Result<Form, CudaError> {
@@ -130,20 +185,31 @@ impl Project {
     fn launch(
         &self,
         info: &DeviceInfo,
-        class: Class,
         parts: &[(&Product, Form)],
         rows: std::ops::Range<usize>,
     ) -> Result<Launch, CudaError> {
+        let tuning = self.tuning.for_floats();
+        let (Share { args, bytes, uses, .. }, grid) =
+            self.arguments(info, parts, rows.clone(), (tuning, tuning.grid(info)))?;
+        Ok(Launch::new(entry(rows.len()).1, grid, args, bytes, uses))
+    }
+
+    /// What a launch for weights of floats is made of.
+    fn arguments(
+        &self,
+        info: &DeviceInfo,
+        parts: &[(&Product, Form)],
+        rows: std::ops::Range<usize>,
+        (tuning, blocks): (Tuning, u32),
+    ) -> Result<(Share<ProjectArgs>, Grid), CudaError> {
         let cols = parts[0].0.weight.cols();
         let (made, entry) = entry(rows.len());
-        let tuning = self.tuning.for_floats();
         let stage_bytes = stage_bytes(parts);
         let raw_bytes = self.norm.as_ref().map_or(0, |_| raw_bytes(info, rows.len(), cols));
-        let fixed = PROJECT_HEAD + raw_bytes + made as u32 * class.activation_bytes(cols as u32);
-        let blocks = tuning.grid(info);
+        let fixed = PROJECT_HEAD + raw_bytes + made as u32 * Class::Float.activation_bytes(cols as u32);
         let turns = parts.iter().map(|(part, form)| {
             let items = part.weight.rows().div_ceil((DEPTH * form.shape.side()) as usize);
-            tuning.turns(info, items, form.shape.chunks)
+            items.div_ceil((blocks * tuning.warps()) as usize) as u64 * u64::from(form.shape.chunks)
         });
         let rings = Rings::new(entry.name, info, tuning, fixed, stage_bytes, turns.sum())?;
         let mut args = ProjectArgs {
@@ -179,8 +245,22 @@ impl Project {
             uses.extend(bias.as_ref().map(|bias| bias.memory().clone()));
             bytes += weight.data().len() + 4 * rows.len() * weight.rows();
         }
-        Ok(Launch::new(entry, rings.grid(blocks), args, bytes as u64, uses))
+        Ok((Share { args, blocks, bytes: bytes as u64, uses }, rings.grid(blocks)))
     }
+}
+
+/// Blocks for weights of floats, of `grid`: those that weights in tiles leave without work, or as many as there are bytes to read.
+fn float_blocks(grid: u32, tiles: &[&Product], floats: &[(&Product, Form)]) -> u32 {
+    let rows = |part: &Product| part.weight.rows() as u32;
+    let count: u32 = tiles.iter().map(|part| rows(part).div_ceil(TILE_ROWS as u32)).sum();
+    let free = grid - count.div_ceil(count.div_ceil(grid).max(1)).min(grid);
+    let bytes = |part: &Product| part.weight.data().len() as u64;
+    let own: u64 = floats.iter().map(|(part, _)| bytes(part)).sum();
+    let all = own + tiles.iter().map(|part| bytes(part)).sum::<u64>();
+    let fair = (u64::from(grid) * own).div_ceil(all.max(1)) as u32;
+    let most: u32 = floats.iter().map(|(part, _)| rows(part).div_ceil(DEPTH)).sum();
+    let blocks = if 4 * free >= 3 * fair { free } else { fair };
+    blocks.min(most).clamp(1, grid - 1)
 }
 
 /// Bytes of a stage: of the largest part.

@@ -86,4 +86,43 @@ impl Stream {
         self.keep(&[from.memory().clone(), to.memory().clone()]);
         Ok(())
     }
+
+    /// Copies places of the card to the host, one after the other, and waits once. Into [`Pinned`] memory that is as fast as
+    /// the bus.
+    ///
+    /// # Errors
+    /// [`CudaError::Contract`] for other than as many values, [`CudaError::Driver`] also if earlier work failed.
+    pub fn gather<T: Pod>(&mut self, from: &[Span<T>], to: &mut [T]) -> Result<(), CudaError> {
+        let len = from.iter().map(Span::len).sum::<usize>();
+        CudaError::equal("gather", "values", to.len() as u64, len as u64)?;
+        self.device().clone().bind()?;
+        let mut rest = &mut *to;
+        let queued = from.iter().try_for_each(|from| {
+            let (now, later) = std::mem::take(&mut rest).split_at_mut(from.len());
+            rest = later;
+            // SAFETY: as many values on both sides; `to` is borrowed until the wait below, which an error does not skip.
+            unsafe { result::memcpy_dtoh_async(now, from.address(), self.raw()) }
+                .map_err(CudaError::driver("cuMemcpyDtoHAsync"))
+        });
+        queued.and(self.synchronize())
+    }
+
+    /// Copies what [`gather`](Self::gather) gave to places of the card; returns when `from` may change again.
+    ///
+    /// # Errors
+    /// As [`gather`](Self::gather).
+    pub fn scatter<T: Pod>(&mut self, from: &[T], to: &[Span<T>]) -> Result<(), CudaError> {
+        let len = to.iter().map(Span::len).sum::<usize>();
+        CudaError::equal("scatter", "values", from.len() as u64, len as u64)?;
+        self.device().clone().bind()?;
+        let mut rest = from;
+        let queued = to.iter().try_for_each(|to| {
+            let (now, later) = rest.split_at(to.len());
+            rest = later;
+            // SAFETY: as many values on both sides; `from` is borrowed until the wait below, which an error does not skip.
+            unsafe { result::memcpy_htod_async(to.address(), now, self.raw()) }
+                .map_err(CudaError::driver("cuMemcpyHtoDAsync"))
+        });
+        queued.and(self.synchronize())
+    }
 }

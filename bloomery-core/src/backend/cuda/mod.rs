@@ -14,6 +14,7 @@ mod memory;
 mod model;
 mod ops;
 mod pages;
+mod passage;
 mod pump;
 mod readback;
 mod share;
@@ -31,7 +32,7 @@ pub(crate) use support::{
 };
 
 use bloomery_kernels::cpu::{Cpu, Pool};
-use bloomery_kernels::cuda::{CudaError, Device, Stream};
+use bloomery_kernels::cuda::{CudaError, Device, Span, Stream};
 
 use super::{Answer, Backend, Batch, GraphFacts, Readback};
 use crate::error::{EngineError, LoadError};
@@ -46,6 +47,7 @@ use inputs::Inputs;
 use memory::Memory;
 use model::Model;
 use pages::Caches;
+use passage::Passage;
 use readback::Reader;
 use share::Share;
 use states::States;
@@ -59,6 +61,8 @@ pub(crate) struct CudaBackend {
     card: Card,
     graphs: Graphs,
     reader: Reader,
+    /// For pages and states.
+    passage: Passage,
     /// Experts that are not all on the card.
     hosted: Option<Hosted>,
     /// What caches and slots have together of the card.
@@ -96,6 +100,7 @@ impl CudaBackend {
         let inputs = Inputs::new(&stream, &sizes, context.div_ceil(PAGE), tilings)?;
         let reader = Reader::new(&device, &program, &sizes)?;
         let with = (&program, &weights, split.is_some());
+        let passage = Passage::new(&device, caches.page_bytes().max(states.bytes()))?;
         let stored = load::load(&device, &mut stream, &gguf, with, progress)?;
         let ropes = angles::ropes(&mut stream, &program, &weights, &gguf, context)?;
         let hosted = match split {
@@ -124,7 +129,7 @@ impl CudaBackend {
         let (model, info) = (Model::new(program, stored, ropes), device.info().clone());
         let card = Card { info, model, memory, inputs, caches, states, sizes };
         let (graphs, broken, failed) = (Graphs::default(), false, None);
-        Ok(Self { stream, card, graphs, reader, hosted, shared, broken, failed })
+        Ok(Self { stream, card, graphs, reader, passage, hosted, shared, broken, failed })
     }
 
     /// Refuses to go on after an error that was not told yet, or that left something unfinished.
@@ -136,18 +141,25 @@ impl CudaBackend {
         }
     }
 
-    /// Keeps the first error of page copies for the next step.
-    fn page(&mut self, work: impl FnOnce(&Caches, &mut Stream) -> Result<(), CudaError>) {
-        if let Err(error) = work(&self.card.caches, &mut self.stream) {
+    /// Keeps the first error of copies for the next step.
+    fn keep_error(&mut self, done: Result<(), CudaError>) {
+        if let Err(error) = done {
             self.failed.get_or_insert(error);
         }
     }
 
-    /// As [`page`](Self::page), of states.
-    fn state(&mut self, work: impl FnOnce(&States, &mut Stream) -> Result<(), CudaError>) {
-        if let Err(error) = work(&self.card.states, &mut self.stream) {
-            self.failed.get_or_insert(error);
-        }
+    /// Appends `len` bytes of a page or a state to `out`: zeros where that fails.
+    fn read(&mut self, parts: Result<Vec<Span<u8>>, CudaError>, len: usize, out: &mut Vec<u8>) {
+        let end = out.len() + len;
+        let done = parts.and_then(|parts| self.passage.read(&mut self.stream, &parts, out));
+        out.resize(end, 0);
+        self.keep_error(done);
+    }
+
+    /// Writes a page or a state.
+    fn write(&mut self, parts: Result<Vec<Span<u8>>, CudaError>, bytes: &[u8]) {
+        let done = parts.and_then(|parts| self.passage.write(&mut self.stream, bytes, &parts));
+        self.keep_error(done);
     }
 
     /// How caches and slots divide the card's memory.
@@ -224,17 +236,16 @@ impl Backend for CudaBackend {
     }
 
     fn copy_page(&mut self, from: PageId, to: PageId) {
-        self.page(|caches, stream| caches.copy(stream, from, to));
+        let done = self.card.caches.copy(&mut self.stream, from, to);
+        self.keep_error(done);
     }
 
     fn read_page(&mut self, page: PageId, out: &mut Vec<u8>) {
-        let end = out.len() + self.page_bytes();
-        self.page(|caches, stream| caches.read(stream, page, out));
-        out.resize(end, 0);
+        self.read(self.card.caches.parts(page), self.page_bytes(), out);
     }
 
     fn write_page(&mut self, page: PageId, bytes: &[u8]) {
-        self.page(|caches, stream| caches.write(stream, page, bytes));
+        self.write(self.card.caches.parts(page), bytes);
     }
 
     fn page_bytes(&self) -> usize {
@@ -246,13 +257,11 @@ impl Backend for CudaBackend {
     }
 
     fn read_state(&mut self, state: StateId, out: &mut Vec<u8>) {
-        let end = out.len() + self.state_bytes();
-        self.state(|states, stream| states.read(stream, state, out));
-        out.resize(end, 0);
+        self.read(self.card.states.parts(state), self.state_bytes(), out);
     }
 
     fn write_state(&mut self, state: StateId, bytes: &[u8]) {
-        self.state(|states, stream| states.write(stream, state, bytes));
+        self.write(self.card.states.parts(state), bytes);
     }
 
     fn most_pages(&self) -> Option<usize> {

@@ -124,22 +124,9 @@ impl Caches {
         self.all().try_for_each(|pages| stream.copy(&pages.page(from)?, &pages.page(to)?))
     }
 
-    /// Appends a page of every cache to `out`.
-    pub(super) fn read(&self, stream: &mut Stream, page: PageId, out: &mut Vec<u8>) -> Result<(), CudaError> {
-        self.all().try_for_each(|pages| {
-            let start = out.len();
-            out.resize(start + pages.size, 0);
-            stream.download(&pages.page(page)?, &mut out[start..])
-        })
-    }
-
-    /// Writes what [`read`](Self::read) gave.
-    pub(super) fn write(&self, stream: &mut Stream, page: PageId, mut bytes: &[u8]) -> Result<(), CudaError> {
-        self.all().try_for_each(|pages| {
-            let (now, rest) = bytes.split_at(pages.size);
-            bytes = rest;
-            stream.upload(now, &pages.page(page)?)
-        })
+    /// A page of every cache.
+    pub(super) fn parts(&self, page: PageId) -> Result<Vec<Span<u8>>, CudaError> {
+        self.all().map(|pages| pages.page(page)).collect()
     }
 
     fn all(&self) -> impl Iterator<Item = &Pages> {

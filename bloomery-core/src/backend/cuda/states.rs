@@ -1,6 +1,6 @@
 //! Recurrent states in the memory of a card: of all delta layers, and what a block that guesses carries on.
 
-use bloomery_kernels::cuda::{Buffer, CudaError, Device, Span, Stream};
+use bloomery_kernels::cuda::{Buffer, CudaError, Device, Span};
 
 use crate::backend::Batch;
 use crate::program::{DeltaId, Program};
@@ -45,41 +45,12 @@ impl States {
         })
     }
 
-    /// Appends a state to `out`.
-    pub(super) fn read(
-        &self,
-        stream: &mut Stream,
-        state: StateId,
-        out: &mut Vec<u8>,
-    ) -> Result<(), CudaError> {
-        self.parts(state).try_for_each(|part| {
-            let part = part?;
-            let start = out.len();
-            out.resize(start + part.len(), 0);
-            stream.download(&part, &mut out[start..])
-        })
-    }
-
-    /// Writes what [`read`](Self::read) gave.
-    pub(super) fn write(
-        &self,
-        stream: &mut Stream,
-        state: StateId,
-        mut bytes: &[u8],
-    ) -> Result<(), CudaError> {
-        self.parts(state).try_for_each(|part| {
-            let part = part?;
-            let (now, rest) = bytes.split_at(part.len().min(bytes.len()));
-            bytes = rest;
-            stream.upload(now, &part)
-        })
-    }
-
     /// The layers' parts of a state.
-    fn parts(&self, state: StateId) -> impl Iterator<Item = Result<Span<u8>, CudaError>> {
-        self.layers.iter().map(move |(memory, len)| {
+    pub(super) fn parts(&self, state: StateId) -> Result<Vec<Span<u8>>, CudaError> {
+        let part = |(memory, len): &(Buffer<f32>, usize)| {
             let start = state as usize * len;
             Ok(memory.slice(start..start + len)?.cast())
-        })
+        };
+        self.layers.iter().map(part).collect()
     }
 }

@@ -120,7 +120,15 @@ fn walk<'a>(frame: &Frame<'_>, ops: impl Iterator<Item = &'a Op> + Clone) -> Res
                 let launches = feed_forward::dense(frame, *normed, None, gated, *out)?;
                 stages.push(Stage::new("feed-forward", launches));
             }
-            Op::Gate { x, gate } => stages.push(Stage::new("gate", gate::launches(frame, *x, *gate)?)),
+            Op::Gate { x, gate } => match ops.peek() {
+                // Gated where they are rounded.
+                Some(Op::Project { x: of, norm: None, parts }) if of == x => {
+                    let launches = project::gated(frame, *x, *gate, parts)?;
+                    stages.push(Stage::new("attention out", launches));
+                    ops.next();
+                }
+                _ => stages.push(Stage::new("gate", gate::launches(frame, *x, *gate)?)),
+            },
             Op::Absorb { q, keys, out } => match ops.peek() {
                 Some(Op::LatentAppend { q: absorbed, kv, norm, attention }) if absorbed == out => {
                     let (from, to) = ((*q, *keys), [*absorbed, *kv]);
@@ -218,4 +226,105 @@ pub(super) fn served(program: &Program, rows: usize, outputs: usize) -> Vec<(usi
         }
     }
     layers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::cuda::sizes::Sizes;
+    use crate::backend::cuda::unsupported;
+    use crate::engine::Engine;
+    use crate::plan::{Placement, Plan};
+
+    fn plan(name: &str) -> Plan {
+        let path = format!("{}/tests/data/models/{name}.gguf", env!("CARGO_MANIFEST_DIR"));
+        Engine::builder(std::path::Path::new(&path)).placement(Placement::Cpu).plan().unwrap()
+    }
+
+    /// Routed layers, and the networks that run with their experts.
+    fn routed(program: &Program) -> (usize, Vec<Gated>) {
+        let (mut layers, mut found) = (0, Vec::new());
+        for ops in program.ops.windows(2) {
+            if let Op::Experts { normed, out, .. } = &ops[0] {
+                layers += 1;
+                found.extend(beside(&ops[1], *normed, *out).copied());
+            }
+        }
+        (layers, found)
+    }
+
+    #[test]
+    fn every_shared_expert_runs_with_the_experts_before_it() {
+        for (name, shared) in [
+            ("qwen35moe-k-q4_k_m", true),
+            ("qwen35moe-small-bf16", true),
+            ("deepseek2-k-q4_k_m", true),
+            ("qwen3moe-k-q4_k_m", false),
+        ] {
+            let plan = plan(name);
+            let (layers, found) = routed(&plan.program);
+            assert!(layers > 0, "{name}");
+            assert_eq!(found.len(), if shared { layers } else { 0 }, "{name}");
+            // None is left over that has a share of a route before it.
+            let lonely = plan.program.ops.windows(2).filter(|ops| match ops {
+                [before, Op::Gated { gated, .. }] => {
+                    gated.share.is_some() && !matches!(before, Op::Experts { .. })
+                }
+                _ => false,
+            });
+            assert_eq!(lonely.count(), 0, "{name}");
+        }
+    }
+
+    #[test]
+    fn only_what_adds_the_same_rows_to_the_same_ones_is_beside_experts() {
+        let plan = plan("qwen35moe-k-q4_k_m");
+        let at = plan.program.ops.iter().position(|op| matches!(op, Op::Experts { .. })).unwrap();
+        let Op::Experts { normed, out, .. } = plan.program.ops[at] else { unreachable!() };
+        let Op::Gated { gated, .. } = plan.program.ops[at + 1] else { unreachable!() };
+        let op = |normed, gated, out| Op::Gated { normed, gated, out };
+        assert_eq!(beside(&op(normed, gated, out), normed, out), Some(&gated));
+        assert_eq!(beside(&op(out, gated, out), normed, out), None);
+        assert_eq!(beside(&op(normed, gated, normed), normed, out), None);
+        let replaces = Gated { accumulate: false, ..gated };
+        assert_eq!(beside(&op(normed, replaces, out), normed, out), None);
+    }
+
+    /// Experts and the network beside them are under way at once: what they work with is apart.
+    #[test]
+    fn both_have_room_at_once() {
+        for name in ["qwen35moe-k-q4_k_m", "deepseek2-k-q4_k_m"] {
+            let plan = plan(name);
+            for rows in [1, 8, 600] {
+                let (program, weights) = (&plan.program, &plan.weights);
+                let sizes = Sizes::of(program, weights, plan.kv, (rows, 4));
+                assert_eq!(unsupported(program, weights, &plan.gguf, plan.kv, plan.numerics), None);
+                for ops in program.ops.windows(2) {
+                    let [Op::Experts { experts, .. }, Op::Gated { gated, .. }] = ops else { continue };
+                    let (gate, down) = (experts.gate, experts.down);
+                    let width = weights.stack_rows(gate);
+                    let both = [
+                        (
+                            (sizes.used, weights.stack_count(gate)),
+                            (weights.stack_cols(gate), width, weights.stack_rows(down)),
+                        ),
+                        (
+                            (1, 1),
+                            (
+                                weights.matrix_cols(gated.gate),
+                                weights.matrix_rows(gated.gate),
+                                weights.matrix_rows(gated.down),
+                            ),
+                        ),
+                    ];
+                    let bytes =
+                        both.map(|(experts, widths)| feed_forward::workspace_bytes(rows, experts, widths));
+                    assert!(sizes.workspace >= bytes[0] + bytes[1], "{name}, {rows} rows");
+                    let hidden =
+                        both.map(|((used, _), (_, width, _))| feed_forward::hidden_len(rows, used, width));
+                    assert!(sizes.ffn >= hidden[0] && sizes.dense >= hidden[1], "{name}, {rows} rows");
+                }
+            }
+        }
+    }
 }

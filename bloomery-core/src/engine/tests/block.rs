@@ -130,6 +130,32 @@ fn other_files_are_no_blocks() {
 }
 
 #[test]
+fn more_sessions_than_rows_of_a_step_guess_in_turns() {
+    let file = Joined::write();
+    let builder = Engine::builder(file.path()).placement(Placement::Cpu).numerics(Numerics::Exact);
+    let engine = builder.sessions(3).step_rows(2).plan().unwrap().load(|_| {}).unwrap();
+    let (expected, mut wanted) = (expected(), Vec::new());
+    let prompt = ids(&expected["ids"]);
+    let cases = expected["guesses"].as_array().unwrap();
+    let mut sessions = Vec::new();
+    for case in &cases[..3] {
+        let after = case["after"].as_u64().unwrap() as usize;
+        let mut session = engine.session().unwrap();
+        session.prefill(&prompt[..after]).unwrap();
+        sessions.push((session, prompt[after]));
+        wanted.push(ids(&case["tokens"]));
+    }
+    let most = [3, 1, 4];
+    let guesses = sessions.iter_mut().zip(most);
+    let mut guesses: Vec<Guess<'_>> =
+        guesses.map(|((session, newest), most)| Guess::new(session, *newest, most)).collect();
+    let found = engine.guess(&mut guesses).unwrap();
+    for ((found, wanted), most) in found.iter().zip(&wanted).zip(most) {
+        assert_eq!(found[..], wanted[..most]);
+    }
+}
+
+#[test]
 fn texts_are_the_same_with_the_block() {
     ALL.into_iter().for_each(same_texts);
 }

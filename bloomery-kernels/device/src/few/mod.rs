@@ -88,24 +88,3 @@ impl Sums {
         sum
     }
 }
-
-#[cfg(target_arch = "nvptx64")]
-mod entries {
-    macro_rules! entries {
-        ($($name:ident $args:ident $kernel:path,)*) => {$(
-            crate::simt::bounds!($name, 512, 1);
-
-            /// See the function of this name.
-            #[unsafe(no_mangle)]
-            pub unsafe extern "ptx-kernel" fn $name(args: crate::abi::few::$args) {
-                $kernel(args);
-            }
-        )*};
-    }
-
-    entries! {
-        few_project ProjectArgs super::project::project,
-        few_gate_up GateUpArgs super::gate_up::gate_up,
-        few_down DownArgs super::down::down,
-    }
-}

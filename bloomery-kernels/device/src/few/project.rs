@@ -4,6 +4,7 @@
 //! the next tiles on their way, and leave what every tile adds to the sums in shared memory. After a barrier threads add that
 //! up in the order of the tiles while the others begin the next round.
 
+use super::super::abi::activation::SIGMOID;
 use super::super::abi::few::{PARTS, Part, ProjectArgs, project_places};
 use super::super::abi::rounded::Layout;
 use super::super::rounded::{Rows, Source, columns};
@@ -96,13 +97,25 @@ impl Supply for Turns<'_> {
 /// with as many scales, 1 to 8 tokens, shared memory of [`project_places`].
 #[inline(always)]
 pub(crate) unsafe fn project(args: ProjectArgs) {
+    project_block(args, block(), blocks());
+}
+
+/// What block `block` of `blocks` does.
+///
+/// # Safety
+/// As [`project`].
+#[inline(always)]
+pub(crate) unsafe fn project_block(args: ProjectArgs, block: u32, blocks: u32) {
     let warp = uniform_warp();
-    let ProjectArgs { x, gain, eps, cols, tokens, scales, round, .. } = args;
+    let ProjectArgs { x, gain, gate, eps, cols, tokens, scales, round, .. } = args;
     let layout = Layout { blocks: cols.div_ceil(256), scales, rows: tokens };
     let (at, places) = (shared_base(), project_places(layout, round));
-    let source = Source { x, gain, up: 0, act: 0, eps, cols };
+    let source = match gate {
+        0 => Source { x, gain, up: 0, act: SIGMOID, eps, cols },
+        gate => Source { x: gate, gain: 0, up: x, act: SIGMOID, eps, cols },
+    };
     let rows = Rows { source, layout, at: at + places.rows, squares: at + places.squares };
-    let (first, count) = share(args.tiles, block(), blocks());
+    let (first, count) = share(args.tiles, block, blocks);
     let across = layout.blocks;
     let mut turns = Turns::new(&args, across, (first, first + count), warp);
     let mut supply = turns;

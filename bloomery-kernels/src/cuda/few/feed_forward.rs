@@ -70,6 +70,29 @@ impl<'a> Networks<'a> {
     }
 }
 
+impl Networks<'_> {
+    /// Shared memory for `rows` rows, without rings.
+    fn bytes(&self, rows: usize) -> u32 {
+        if rows * self.experts.op.used() > PAIRS as usize {
+            return u32::MAX;
+        }
+        let first = self.iter().map(|network| network.first_bytes(rows)).max().unwrap_or(0);
+        first.max(second_bytes(self, rows))
+    }
+
+    fn steps(&self, info: &DeviceInfo) -> Result<Vec<Range<usize>>, CudaError> {
+        steps("feed-forward", info, self.experts.op.rows, |rows| self.bytes(rows))
+    }
+
+    /// Whether the network beside the experts fits into their launches: with its rows in shared memory there may be room for fewer
+    /// rows at a time, and every part of the rows reads all weights again. (8 rows of DeepSeek-V2-Lite as 7 and 1 take 123 us a
+    /// layer, 106 with a network of its own launches.)
+    pub(in super::super) fn fits(&self, info: &DeviceInfo) -> Result<bool, CudaError> {
+        let alone = Self { beside: None, ..*self };
+        Ok(self.steps(info)?.len() <= alone.steps(info)?.len())
+    }
+}
+
 /// Rows that are rounded in memory, of each network.
 #[derive(Debug, Default)]
 struct Rounded {
@@ -83,16 +106,8 @@ pub(in super::super) fn feed_forward(
     info: &DeviceInfo,
     workspace: Option<&Span<u8>>,
 ) -> Result<Vec<Launch>, CudaError> {
-    let op = networks.experts.op;
-    let bytes = |rows: usize| {
-        if rows * op.used() > PAIRS as usize {
-            return u32::MAX;
-        }
-        let first = networks.iter().map(|network| network.first_bytes(rows)).max().unwrap_or(0);
-        first.max(second_bytes(&networks, rows))
-    };
     let mut launches = Vec::new();
-    for rows in steps("feed-forward", info, op.rows, bytes)? {
+    for rows in networks.steps(info)? {
         let mut rounded = Rounded::default();
         if let (Some(workspace), 2..) = (workspace, rows.len()) {
             // Every block would round all rows for itself.

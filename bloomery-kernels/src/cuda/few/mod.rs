@@ -4,7 +4,9 @@ mod feed_forward;
 mod project;
 
 pub(super) use feed_forward::{Network, Networks, down, feed_forward, gate_up};
-pub(super) use project::project;
+pub(super) use project::{one_row, project};
+
+pub(super) use crate::abi::few::PARTS;
 
 use std::ops::Range;
 

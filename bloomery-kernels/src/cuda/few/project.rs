@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::super::launch::{Grid, Share};
 use super::super::module::{Entry, FEW};
 use super::super::ring::Rings;
 use super::super::{CudaError, DeviceInfo, Launch, Product, Project, Span, many};
@@ -26,7 +27,7 @@ pub(in super::super) fn project(
         // Every block would round all rows for itself.
         let shape = (op.rows, cols, scales(class));
         let rows = many::Rows::new(&mut many::Workspace::new(workspace), op.rows, cols, scales(class))?;
-        launches.push(many::round((&op.x, None), op.norm.as_ref(), shape, &rows));
+        launches.push(many::round(op.source(), op.norm.as_ref(), shape, &rows));
         rounded = Some(rows);
     }
     for parts in parts.chunks(PARTS) {
@@ -36,20 +37,38 @@ pub(in super::super) fn project(
         let round = rounds(least, tiles.div_ceil(blocks), cols, op.rows);
         let bytes = |rows| project_places(layout(class, cols, rows), round).bytes;
         for rows in steps(ENTRY.name, info, op.rows, bytes)? {
-            launches.push(launch(op, info, class, parts, round, (rows, rounded.as_ref()))?);
+            let rows = (rows, rounded.as_ref());
+            let (Share { args, bytes, uses, .. }, grid) =
+                arguments(op, info, class, parts, (blocks, round), rows)?;
+            launches.push(Launch::new(ENTRY, grid, args, bytes, uses));
         }
     }
     Ok(launches)
 }
 
-fn launch(
+/// What a launch for one row in at most `blocks` blocks is made of; `parts` are as many as one takes.
+pub(in super::super) fn one_row(
+    op: &Project,
+    info: &DeviceInfo,
+    (class, parts): (Class, &[&Product]),
+    blocks: u32,
+) -> Result<(Share<ProjectArgs>, Grid), CudaError> {
+    let cols = parts.first().map_or(0, |part| part.weight.cols());
+    let tiles: u32 = parts.iter().map(|part| (part.weight.rows() as u32).div_ceil(TILE_ROWS)).sum();
+    let least = op.tuning.warps().div_ceil(cols.div_ceil(256) as u32);
+    let blocks = blocks.min(tiles);
+    let round = rounds(least, tiles.div_ceil(blocks), cols, 1);
+    arguments(op, info, class, parts, (blocks, round), (0..1, None))
+}
+
+fn arguments(
     op: &Project,
     info: &DeviceInfo,
     class: Class,
     parts: &[&Product],
-    round: u32,
+    (blocks, round): (u32, u32),
     (rows, rounded): (Range<usize>, Option<&many::Rows>),
-) -> Result<Launch, CudaError> {
+) -> Result<(Share<ProjectArgs>, Grid), CudaError> {
     let cols = parts.first().map_or(0, |part| part.weight.cols());
     let mut args = ProjectArgs {
         x: op.x.address() + 4 * (rows.start * cols) as u64,
@@ -68,6 +87,9 @@ fn launch(
     } else if let Some((gain, eps)) = &op.norm {
         (args.gain, args.eps) = (gain.address(), *eps);
         uses.push(gain.memory().clone());
+    } else if let Some(gate) = &op.gate {
+        args.gate = gate.address() + 4 * (rows.start * cols) as u64;
+        uses.push(gate.memory().clone());
     }
     for (part, argument) in parts.iter().zip(&mut args.parts) {
         let Product { weight, bias, out, accumulate } = part;
@@ -88,11 +110,11 @@ fn launch(
         bytes += weight.data().len() + 4 * rows.len() * weight.rows();
     }
     let fixed = project_places(layout(class, cols, rows.len()), round).bytes;
-    let (warps, blocks) = (op.tuning.warps(), op.tuning.grid(info).min(args.tiles));
+    let warps = op.tuning.warps();
     args.stage_bytes = args.parts.iter().map(|part| part.tile_bytes).max().unwrap_or(0);
     let turns = args.tiles.div_ceil(blocks).div_ceil(round) as usize
         * (round as usize * cols.div_ceil(256)).div_ceil(warps as usize);
     let rings = Rings::new(ENTRY.name, info, op.tuning, fixed, args.stage_bytes, turns as u64)?;
     args.stages = rings.stages;
-    Ok(Launch::new(ENTRY, rings.grid(blocks), args, bytes as u64, uses))
+    Ok((Share { args, blocks, bytes: bytes as u64, uses }, rings.grid(blocks)))
 }

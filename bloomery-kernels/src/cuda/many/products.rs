@@ -120,7 +120,7 @@ pub(in super::super) fn project(
     let (cols, scales) = (parts.first().map_or(0, |part| part.weight.cols()), few::scales(class));
     let x = Rows::new(&mut Workspace::new(workspace), op.rows, cols, scales)?;
     let shape = (op.rows, cols, scales);
-    let mut launches = vec![round((&op.x, None), op.norm.as_ref(), shape, &x)];
+    let mut launches = vec![round(op.source(), op.norm.as_ref(), shape, &x)];
     for parts in parts.chunks(PARTS) {
         let targets: Vec<Target<'_>> = parts
             .iter()

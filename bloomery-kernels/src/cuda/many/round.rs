@@ -74,6 +74,7 @@ pub(in super::super) fn round(
     };
     let mut uses = vec![x.memory().clone(), to.values.memory().clone()];
     uses.extend(norm.map(|(gain, _)| gain.memory().clone()));
+    uses.extend(up.map(|(up, _)| up.memory().clone()));
     let groups = cols.div_ceil(BLOCK as usize) as u32;
     let grid = Grid { blocks: rows as u32, threads: 32 * groups.clamp(1, 8), shared_bytes: 4 * groups };
     let bytes = rows * cols * if up.is_some() { 9 } else { 5 };

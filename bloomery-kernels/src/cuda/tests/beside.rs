@@ -133,7 +133,8 @@ fn a_network_beside_experts_adds_first_and_costs_no_launch() {
             let hidden = if large { hidden.map(|hidden| 2 * hidden + 256) } else { hidden };
             let gated = hidden[0] == hidden[1];
             let case = Case { formats, cols, hidden, outputs, count: 12, used: 6, gated };
-            case.check(&mut place, &[1, 2, 3, 8, 9, 40], 2);
+            let rows: &[usize] = if large { &[1, 2, 3, 5, 8, 9, 12, 40] } else { &[1, 3, 8, 9] };
+            case.check(&mut place, rows, 2);
         }
     }
 }
@@ -155,6 +156,31 @@ fn the_smallest_and_those_that_cannot_be_joined() {
         small.check(&mut place, &[1, 5], 2);
         let floats = Case { formats: [[q, q], [f, f]], ..small };
         floats.check(&mut place, &[1, 3], 0);
+    }
+}
+
+/// DeepSeek-V2-Lite's: eight rows of both have no room at once, seven have.
+#[test]
+fn a_network_that_would_divide_the_rows_has_launches_of_its_own() {
+    let formats = [[Format::Q4_K, Format::Q8_0], [Format::Q4_K, Format::Q6_K]];
+    let (cols, hidden, outputs) = (256, [1408, 2816], 16);
+    let case = Case { formats, cols, hidden, outputs, count: 6, used: 6, gated: false };
+    for mut place in places() {
+        let count = |place: &mut Place, rows, joined| {
+            let (mut launches, info) = (0, place.info().clone());
+            case.run(place, rows, |_, op| {
+                launches = match joined {
+                    true => op.launches(&info).unwrap().len(),
+                    false => {
+                        op.network.launches(&info).unwrap().len() + op.experts.launches(&info).unwrap().len()
+                    }
+                };
+                Vec::new()
+            });
+            launches
+        };
+        assert_eq!(count(&mut place, 8, true), count(&mut place, 8, false));
+        assert!(count(&mut place, 4, true) < count(&mut place, 4, false));
     }
 }
 

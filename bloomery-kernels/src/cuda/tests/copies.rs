@@ -51,3 +51,29 @@ fn words_are_filled() {
     stream.download(&words.span(), &mut read).unwrap();
     assert_eq!(read, [0, 0x1234_5678, 0x1234_5678, 0x1234_5678, 0]);
 }
+
+#[test]
+fn places_are_gathered_and_scattered() {
+    let Some(device) = card() else { return };
+    let mut stream = device.stream().unwrap();
+    let mut rng = Rng::new(5);
+    let bytes: Vec<u8> = (0..1 << 20).map(|_| rng.below(256) as u8).collect();
+    let memory = device.alloc::<u8>(1 << 20).unwrap();
+    stream.upload(&bytes, &memory.span()).unwrap();
+    let parts = [(70_001, 30_000), (3, 1), (500_000, 500_000), (0, 0)];
+    let places: Vec<_> =
+        parts.iter().map(|&(start, len)| memory.slice(start..start + len).unwrap()).collect();
+    let wanted: Vec<u8> =
+        parts.iter().flat_map(|&(start, len)| &bytes[start..start + len]).copied().collect();
+    let mut pinned = device.pinned::<u8>(wanted.len()).unwrap();
+    stream.gather(&places, pinned.values_mut()).unwrap();
+    assert!(pinned.values() == wanted);
+    assert!(stream.gather(&places, &mut [0; 7]).is_err() && stream.scatter(&[0; 7], &places).is_err());
+
+    stream.fill(&memory.span(), 0).unwrap();
+    stream.scatter(pinned.values(), &places).unwrap();
+    let mut read = vec![0; 1 << 20];
+    stream.download(&memory.span(), &mut read).unwrap();
+    let inside = |at: usize| parts.iter().any(|&(start, len)| (start..start + len).contains(&at));
+    assert!((0..read.len()).all(|at| read[at] == if inside(at) { bytes[at] } else { 0 }));
+}

@@ -3,7 +3,7 @@
 use bloomery_gguf::Format;
 
 use super::super::testing::{Place, places};
-use super::super::{Buffer, CudaError, Product, Project, Tuning, Weight};
+use super::super::{Buffer, CudaError, Gate, Product, Project, Tuning, Weight};
 use super::oracle::{FORMATS, Rows, class, rounded};
 use crate::abi::shape::Class;
 use crate::cpu::testing::{Rng, bits, weights};
@@ -77,7 +77,8 @@ impl Case {
         // One row does without.
         let workspace =
             (count > 1).then(|| place.poison::<u8>(Project::workspace_bytes(count, self.cols)).span());
-        let project = Project { x: x.span(), rows: count, norm, parts, workspace, tuning: self.tuning };
+        let project =
+            Project { x: x.span(), rows: count, norm, gate: None, parts, workspace, tuning: self.tuning };
         for launch in project.launches(place.info()).unwrap() {
             place.run(&launch);
         }
@@ -175,15 +176,90 @@ fn every_format_and_number_of_rows() {
     }
 }
 
+/// Rows that are gated where they are rounded: the bits of a gate before.
+#[test]
+fn gates_cost_no_launch_where_rows_are_rounded() {
+    use Format::{F16, F32, Q4_K, Q6_K, Q8_0};
+    for mut place in places() {
+        let cols = 768;
+        let mut rng = Rng::new(3);
+        let values = [rng.normals(40 * cols), rng.normals(40 * cols)];
+        let sets: [&[Format]; 4] = [&[Q4_K, Q6_K], &[Q8_0], &[Q4_K, F32], &[F16]];
+        for (formats, count) in sets.iter().flat_map(|set| [1, 3, 9, 40].map(|count| (*set, count))) {
+            let mut run = |apart: bool| {
+                let [x, gate] = values.each_ref().map(|values| place.buffer(&values[..count * cols]));
+                let outs: Vec<Buffer<f32>> = formats.iter().map(|_| place.poison(count * 40)).collect();
+                let part = |(format, out): (&Format, &Buffer<f32>)| Product {
+                    weight: place.weight(*format, 40, cols, &weights(*format, 40 * cols, 1)),
+                    bias: None,
+                    out: out.span(),
+                    accumulate: false,
+                };
+                let parts = formats.iter().zip(&outs).map(part).collect();
+                let workspace = Some(place.poison::<u8>(Project::workspace_bytes(count, cols)).span());
+                let (span, gated) = (x.span(), (!apart).then(|| gate.span()));
+                let tuning = Tuning::default();
+                let project =
+                    Project { x: span, rows: count, norm: None, gate: gated, parts, workspace, tuning };
+                let mut launches = project.launches(place.info()).unwrap();
+                if apart {
+                    let gate = Gate { x: x.span(), gate: gate.span() }.launch(place.info()).unwrap();
+                    launches.insert(0, gate);
+                }
+                launches.iter().for_each(|launch| place.run(launch));
+                let outs: Vec<Vec<u32>> = outs.iter().map(|out| bits(&place.read(out))).collect();
+                (outs, launches.len())
+            };
+            let (joined, apart) = (run(false), run(true));
+            assert_eq!(joined.0, apart.0, "{formats:?}, {count} rows");
+            let floats = formats.iter().any(|format| class(*format) == Class::Float);
+            assert_eq!(joined.1, apart.1 - usize::from(!floats), "{formats:?}, {count} rows");
+        }
+    }
+}
+
+#[test]
+fn one_row_of_tiles_and_floats_is_one_launch() {
+    use Format::{BF16, F32, Q4_K, Q6_K, Q8_0};
+    for mut place in places() {
+        let (x, cols) = (place.buffer(&[0.0_f32; 2 * 256]), 256);
+        let names = |place: &mut Place, formats: &[Format], count: usize| {
+            let part = |format: &Format| Product {
+                weight: place.weight(*format, 32, cols, &weights(*format, 32 * cols, 1)),
+                bias: None,
+                out: place.poison::<f32>(count * 32).span(),
+                accumulate: false,
+            };
+            let parts = formats.iter().map(part).collect();
+            let (x, tuning) = (x.slice(0..count * cols).unwrap(), Tuning::default());
+            let project = Project { x, rows: count, norm: None, gate: None, parts, workspace: None, tuning };
+            let launches = project.launches(place.info()).unwrap();
+            launches.iter().map(|launch| launch.name()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&mut place, &[Q4_K, Q6_K, F32, BF16], 1), ["project_both"]);
+        assert_eq!(names(&mut place, &[F32, Q8_0], 1), ["project_both"]);
+        // Rows that are rounded in two ways, several rows, and weights of one kind.
+        assert_eq!(
+            names(&mut place, &[Q4_K, Q8_0, F32], 1),
+            ["few_project", "few_project", "project_float_1"]
+        );
+        assert_eq!(names(&mut place, &[Q4_K, F32], 2), ["few_project", "project_float_2"]);
+        assert_eq!(names(&mut place, &[Q4_K, Q6_K], 1), ["few_project"]);
+    }
+}
+
 #[test]
 fn several_formats_in_one_call() {
     use Format::{BF16, F16, F32, IQ4_XS, Q3_K, Q4_K, Q5_K, Q6_K, Q8_0};
     for mut place in places() {
-        let sets: [&[Format]; 5] = [
+        let sets: [&[Format]; 7] = [
             &[Q4_K, Q4_K, Q6_K],
             &[Q5_K, Q3_K, IQ4_XS],
             &[Q4_K, Q8_0, Q6_K, BF16],
             &[F32, F16, BF16],
+            // One row in one launch.
+            &[Q4_K, Q6_K, F32, F32],
+            &[F16, Q8_0, F32],
             &[Q4_K, Q4_K, Q4_K, Q4_K, Q4_K],
         ];
         for (i, formats) in sets.into_iter().enumerate() {
@@ -236,6 +312,7 @@ fn bad_calls_are_refused() {
         let project = |rows, parts| Project {
             x: x.span(),
             rows,
+            gate: None,
             norm: None,
             parts,
             workspace: None,

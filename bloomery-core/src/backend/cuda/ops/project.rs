@@ -1,5 +1,7 @@
 //! Products of the same rows.
 
+use std::ops::Range;
+
 use bloomery_kernels::cuda::{CudaError, Launch, Narrow, Product, Project, Tuning};
 
 use crate::backend::cuda::frame::Frame;
@@ -14,7 +16,17 @@ pub(in crate::backend::cuda) fn launches(
     norm: Option<Gain>,
     parts: &[Projection],
 ) -> Result<Vec<Launch>, CudaError> {
-    some(frame, x, norm, parts, 0, frame.rows_of(x.rows))
+    products(frame, (x, None), norm, parts, 0..frame.rows_of(x.rows))
+}
+
+/// Products of `x`, value by value times the sigmoids of `gate`.
+pub(in crate::backend::cuda) fn gated(
+    frame: &Frame<'_>,
+    x: Buffer,
+    gate: Buffer,
+    parts: &[Projection],
+) -> Result<Vec<Launch>, CudaError> {
+    products(frame, (x, Some(gate)), None, parts, 0..frame.rows_of(x.rows))
 }
 
 /// Bytes of a workspace for `rows` rows of `cols` values.
@@ -31,6 +43,17 @@ pub(in crate::backend::cuda) fn some(
     first: usize,
     rows: usize,
 ) -> Result<Vec<Launch>, CudaError> {
+    products(frame, (x, None), norm, parts, first..first + rows)
+}
+
+fn products(
+    frame: &Frame<'_>,
+    (x, gate): (Buffer, Option<Buffer>),
+    norm: Option<Gain>,
+    parts: &[Projection],
+    of: Range<usize>,
+) -> Result<Vec<Launch>, CudaError> {
+    let (first, rows) = (of.start, of.len());
     // Weights in floats have products of few rows only; those of the delta rule's gates are narrow.
     let narrow = |part: &&Projection| {
         let plain = norm.is_some() && part.bias.is_none() && !part.accumulate;
@@ -49,6 +72,7 @@ pub(in crate::backend::cuda) fn some(
         x: frame.part(x, first, rows)?,
         rows,
         norm: norm.map(|norm| frame.model.norm(norm)),
+        gate: gate.map(|gate| frame.part(gate, first, rows)).transpose()?,
         parts: parts.iter().map(|part| product(part)).collect::<Result<_, CudaError>>()?,
         workspace: Some(frame.memory.workspace.span()),
         tuning: Tuning::default(),

@@ -1,11 +1,16 @@
 //! The block in other numerics than the reference's: the CPU's rounded ones, and those of a card. Without a card, tests of it say so
 //! and end.
 
+use std::path::Path;
+use std::time::Instant;
+
 use super::joined::{Joined, expected, ids};
 use super::{Block, Drafts, Engine, Guess, Numerics, Params, Placement, QWEN35, Session, unsupported};
 use crate::backend::{Answer, Batch, Readback};
-use crate::engine::Readout;
-use crate::plan::Cards;
+use crate::engine::{Logits, Readout, Turn};
+use crate::plan::{Cards, Context};
+use crate::sampling::Needs;
+use crate::state::Snapshot;
 
 /// Positions of the prompt that guesses go on from: some of every page and of none.
 const CUTS: std::ops::Range<usize> = 1..100;
@@ -182,6 +187,74 @@ fn however_a_prompt_is_cut_the_card_knows_all_of_it() {
         }
         let off = rows.iter().zip(chain(&mut session, &mut whole)).map(|(a, b)| divergence(a, &b));
         assert!(median(off.collect()) <= 2e-4, "pieces of {piece}");
+    }
+}
+
+/// A fork that goes another way leaves the original's guesses alone, and a snapshot brings them along.
+#[track_caller]
+fn guesses_stay(build: impl Fn() -> Engine) {
+    let engine = build();
+    let prompt = ids(&expected()["ids"]);
+    let guess = |session: &mut Session| {
+        session.engine.clone().guess(&mut [Guess::new(session, prompt[70], CHAIN)]).unwrap().remove(0)
+    };
+    let mut session = begun(&engine, &prompt[..70]);
+    let guessed = guess(&mut session);
+    assert_eq!(guessed.len(), CHAIN);
+    let mut fork = session.fork().unwrap();
+    assert_eq!(guess(&mut fork), guessed);
+    fork.prefill(&[prompt[0]; 70]).unwrap();
+    assert_ne!(guess(&mut fork), guessed);
+    assert_eq!(guess(&mut session), guessed);
+    let bytes = session.snapshot().unwrap().to_bytes();
+    let other = build();
+    let mut restored = other.session().unwrap();
+    restored.restore(&Snapshot::from_bytes(&bytes).unwrap()).unwrap();
+    assert_eq!(guess(&mut restored), guessed);
+}
+
+#[test]
+fn forks_and_snapshots_keep_what_guesses_go_on_from() {
+    let none = Cards::none("the CPU is asked for");
+    guesses_stay(|| engine(2, Placement::Cpu, &none, Numerics::Fast));
+    let Some(cards) = cards() else { return };
+    guesses_stay(|| engine(2, Placement::card(0), &cards, Numerics::Fast));
+}
+
+/// Microseconds of a pass of the block, and of steps, of the model `block.gguf` in the working directory.
+#[test]
+#[ignore = "wants a card and a large model"]
+fn what_a_pass_takes() {
+    let Some(cards) = cards() else { return };
+    let builder = Engine::builder(Path::new("block.gguf")).placement(Placement::card(0)).cards(cards);
+    let engine = builder.sessions(4).context(Context::Tokens(2048)).plan().unwrap().load(|_| {}).unwrap();
+    assert!(engine.has_block());
+    let tokens: Vec<u32> = (0..512).map(|i| 100 + 7919 * i % 30_000).collect();
+    let mut sessions: Vec<Session> = (0..4).map(|i| begun(&engine, &tokens[i..])).collect();
+    for streams in [1, 4] {
+        let (mut passes, mut steps) = (Vec::new(), [Vec::new(), Vec::new()]);
+        for round in 0..60 {
+            let start = Instant::now();
+            let sessions = &mut sessions[..streams];
+            let mut guesses: Vec<_> =
+                sessions.iter_mut().map(|s| Guess::new(s, tokens[round], CHAIN)).collect();
+            engine.guess(&mut guesses).unwrap();
+            passes.push(start.elapsed().as_secs_f64() / CHAIN as f64);
+            for (rows, times) in [1, 1 + CHAIN].into_iter().zip(&mut steps) {
+                let start = Instant::now();
+                let next = &tokens[round..round + rows];
+                let mut turns: Vec<_> = sessions
+                    .iter_mut()
+                    .map(|session| Turn::new(session, next, Logits::All).needing(Needs::Top(1)))
+                    .collect();
+                engine.step(&mut turns).unwrap();
+                times.push(start.elapsed().as_secs_f64());
+            }
+        }
+        let [pass, one, five] = [passes, steps[0].clone(), steps[1].clone()].map(|times| 1e6 * median(times));
+        println!(
+            "{streams} streams: a pass {pass:.0} us, a step {one:.0} us, of five rows each {five:.0} us"
+        );
     }
 }
 

@@ -3,7 +3,7 @@
 use super::joined::Joined;
 use super::{Engine, Placement, QWEN35, unsupported};
 use crate::backend::cuda::{Sizes, weight_bytes};
-use crate::plan::{CardFacts, Cards, Plan};
+use crate::plan::{CardFacts, Cards, Context, Plan};
 use crate::program::{Op, Program};
 use crate::units::Bytes;
 
@@ -78,6 +78,17 @@ fn blocks_that_a_card_cannot_run_take_nothing() {
         let states = term(plan, "recurrent states");
         assert_eq!(states.0, plan.states.slots as u64 * trunk.state_bytes().0);
     }
+    // The whole model is a byte too large.
+    let need: Bytes = whole.terms().iter().map(|term| term.bytes).sum();
+    let small = |free| {
+        let card = CardFacts { free, ..CardFacts::new("made up", Bytes(80 << 30)) };
+        let file = Joined::write();
+        let builder = Engine::builder(file.path()).placement(Placement::Auto).cards(Cards::given([card]));
+        builder.step_rows(whole.step_rows).context(Context::Tokens(whole.context())).plan().unwrap()
+    };
+    assert_eq!(small(need).no_block(), None);
+    let small = small(need.saturating_sub(Bytes(1)));
+    assert_eq!((small.no_block(), small.placement()), (Some("there is no room for it"), Placement::Card(0)));
     // The CPU runs both.
     let on_cpu = plan(&unsupported(), Placement::Cpu);
     assert!(on_cpu.no_block().is_none() && on_cpu.program.draft.is_some());
