@@ -9,7 +9,8 @@ use std::num::NonZeroUsize;
 use std::time::Instant;
 
 use bloomery_kernels::cpu::{
-    Cpu, Delta, DeltaGate, DeltaInput, DeltaRows, DeltaRun, DeltaScratch, DeltaShape, DeltaWeights, Isa, Norm, Numerics, Pool,
+    Cpu, Delta, DeltaGate, DeltaInput, DeltaRows, DeltaRun, DeltaScratch, DeltaShape, DeltaWeights, Isa,
+    Norm, Numerics, Pool,
 };
 
 const LAYERS: usize = 30;

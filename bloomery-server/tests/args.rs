@@ -488,10 +488,7 @@ fn drafts_come_from_the_text_or_from_nowhere() {
         drafts(&["--spec-type", "draft-mtp", "--draft-max", "2"]),
         Drafts::Block(Block { most: 2, ..block })
     );
-    assert_eq!(
-        drafts(&["--spec-ngram-simple-size-m", "5"]),
-        Drafts::Best(Ngram { most: 5, ..ngram }, block)
-    );
+    assert_eq!(drafts(&["--spec-ngram-simple-size-m", "5"]), Drafts::Best(Ngram { most: 5, ..ngram }, block));
     let other = settings(&["--spec-type", "draft-eagle3"]);
     let warning = "draft-eagle3: other models that draft are not in this release";
     assert!(other.warnings[0].contains(warning), "{:?}", other.warnings);

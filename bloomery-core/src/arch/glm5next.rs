@@ -3,8 +3,8 @@
 
 use super::{Arch, Keys};
 use crate::def::{
-    Act, Bias, Decay, DeltaNet, Dense, Ffn, Index, Layer, Mixer, Mixing, Mla, ModelDef, Moe, NextToken, Norm, OutGate,
-    Pairs, Pooling, Shared, Streams,
+    Act, Bias, Decay, DeltaNet, Dense, Ffn, Index, Layer, Mixer, Mixing, Mla, ModelDef, Moe, NextToken, Norm,
+    OutGate, Pairs, Pooling, Shared, Streams,
 };
 use crate::error::LoadError;
 
@@ -87,7 +87,11 @@ fn index(keys: &Keys<'_>) -> Result<Index, LoadError> {
     };
     let top = keys.positive("attention.indexer.top_k")?;
     if block == 0 || !top.is_multiple_of(block) {
-        return Err(keys.unsupported("attention.indexer.top_k", top, "a multiple of attention.indexer.kpool"));
+        return Err(keys.unsupported(
+            "attention.indexer.top_k",
+            top,
+            "a multiple of attention.indexer.kpool",
+        ));
     }
     Ok(Index {
         heads: keys.positive("attention.indexer.head_count")?,

@@ -3,8 +3,8 @@
 use super::qwen35::{delta, kinds, sections};
 use super::{Arch, Keys};
 use crate::def::{
-    Act, DeltaNet, Dense, Ffn, Gqa, Index, Layer, Mixer, Mixing, ModelDef, Moe, NextToken, Ngrams, OutGate, Pairs,
-    Pooling, Router, Shared, Streams,
+    Act, DeltaNet, Dense, Ffn, Gqa, Index, Layer, Mixer, Mixing, ModelDef, Moe, NextToken, Ngrams, OutGate,
+    Pairs, Pooling, Router, Shared, Streams,
 };
 use crate::error::LoadError;
 
@@ -38,7 +38,8 @@ fn build(keys: &Keys<'_>) -> Result<ModelDef, LoadError> {
         return Err(keys.unsupported("ple.layers", ngrams.layer, "a layer with a delta net"));
     }
     let low_rank = keys.positive("hyper_connection.low_rank")?;
-    let streams = Streams { count: keys.positive("hyper_connection.count")?, mixing: Mixing::Gated { low_rank } };
+    let streams =
+        Streams { count: keys.positive("hyper_connection.count")?, mixing: Mixing::Gated { low_rank } };
     // Of several blocks the first is the one that follows the trunk.
     let reserved = (count + 1..blocks).map(|block| format!("blk.{block}.")).collect();
     Ok(ModelDef { streams: Some(streams), ngrams, draft, reserved, ..keys.model(layers)? })
@@ -89,7 +90,8 @@ fn ngrams(keys: &Keys<'_>) -> Result<Option<Ngrams>, LoadError> {
         let found = format!("{} for n-grams of up to {longest}", multipliers.len());
         return Err(keys.unsupported("ple.layer_multipliers", found, "one for each token of two or more"));
     }
-    let (starts, sizes) = (keys.values().u64s("ple.head_offsets")?, keys.values().u64s("ple.head_vocab_sizes")?);
+    let (starts, sizes) =
+        (keys.values().u64s("ple.head_offsets")?, keys.values().u64s("ple.head_vocab_sizes")?);
     let heads = (longest - 1) * each;
     if starts.len() != heads || sizes.len() != heads || sizes.contains(&0) {
         let found = format!("{} and {} of {heads} heads", starts.len(), sizes.len());

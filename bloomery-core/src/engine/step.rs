@@ -300,7 +300,8 @@ impl Engine {
         }
         let want = self.readback(turns, shares);
         let pages: Vec<&[u32]> = shares.iter().map(|share| turns[share.turn].session.state.pages()).collect();
-        let past = |share: &Share| &turns[share.turn].session.state.tokens()[..before[share.turn] + share.start];
+        let past =
+            |share: &Share| &turns[share.turn].session.state.tokens()[..before[share.turn] + share.start];
         let past: Vec<&[u32]> = shares.iter().map(past).collect();
         let mut trace = turns.iter().any(|turn| turn.trace).then(RouteTrace::default);
         let mut stages = turns.iter().any(|turn| turn.timed).then(Vec::new);

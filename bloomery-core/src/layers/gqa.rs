@@ -59,8 +59,7 @@ pub(super) fn append(
         None => (None, None),
         Some(index) => {
             let norm_of_heads = gqa.qk_norm.unwrap_or(Norm { eps: 0.0 });
-            let (index, select) =
-                index::mean(builder, scope, index, (norm_of_heads, &gqa.rope), (x, norm))?;
+            let (index, select) = index::mean(builder, scope, index, (norm_of_heads, &gqa.rope), (x, norm))?;
             (Some(index), Some(select))
         }
     };

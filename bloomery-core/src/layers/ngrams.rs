@@ -30,8 +30,7 @@ pub(super) fn emit(
     let conv_norm = gain("ple_norm_conv.weight")?;
     let conv = builder.bind.values(&scope.tensor("ple_conv1d.weight"), &[hash.taps, x.cols])?;
     let hash = hash.clone();
-    builder.ngrams =
-        Some(NgramLayer { hash, table, streams, width, key_norm, query_norm, conv_norm, conv });
+    builder.ngrams = Some(NgramLayer { hash, table, streams, width, key_norm, query_norm, conv_norm, conv });
     builder.push(Op::NgramMix { key, value, x });
     Ok(())
 }

@@ -26,7 +26,10 @@ pub(super) fn join(trunk: Gguf, path: &Path) -> Result<Gguf, LoadError> {
     }
     let all = count(&block, "block_count")?.unwrap_or(0);
     if all.checked_sub(drafting) != Some(layers) {
-        return Err(wrong(format!("it follows {} layers, the model has {layers}", i64::from(all) - i64::from(drafting))));
+        return Err(wrong(format!(
+            "it follows {} layers, the model has {layers}",
+            i64::from(all) - i64::from(drafting)
+        )));
     }
     let metadata = metadata(&trunk, &block, &name, layers as usize)?;
     let own: Vec<String> = (layers..all).map(|layer| format!("blk.{layer}.")).collect();

@@ -23,10 +23,7 @@ impl Joined {
     }
 
     /// The same with tensors as `edit` has them, by name.
-    pub(crate) fn write_with(
-        arch: &str,
-        edit: impl Fn(&str, Format, &[u8]) -> (Format, Vec<u8>),
-    ) -> Self {
+    pub(crate) fn write_with(arch: &str, edit: impl Fn(&str, Format, &[u8]) -> (Format, Vec<u8>)) -> Self {
         static FILES: AtomicUsize = AtomicUsize::new(0);
         let parts = [format!("{arch}-small-bf16.gguf"), format!("mtp-{arch}-bf16.gguf")];
         let mut writer = Writer::new();

@@ -388,7 +388,8 @@ fn softmax_sum(rows: &[f32], gates: &[f32], bias: &[f32], out: &mut [f32]) {
     let width = out.len();
     for (column, out) in out.iter_mut().enumerate() {
         let every = |all: &[f32]| all.iter().skip(column).step_by(width).copied().collect::<Vec<f32>>();
-        let mut gates: Vec<f32> = every(gates).iter().zip(every(bias)).map(|(gate, bias)| gate + bias).collect();
+        let mut gates: Vec<f32> =
+            every(gates).iter().zip(every(bias)).map(|(gate, bias)| gate + bias).collect();
         let most = gates.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         gates.iter_mut().for_each(|gate| *gate = exp_one(*gate - most));
         let total: f32 = gates.iter().sum();

@@ -40,9 +40,7 @@ pub(crate) mod testing;
 pub use activation::Activation;
 pub use aligned::Aligned;
 pub use attention::{AttentionScratch, AttentionSpec, RowView};
-pub use delta::{
-    Delta, DeltaGate, DeltaInput, DeltaRows, DeltaRun, DeltaScratch, DeltaShape, DeltaWeights,
-};
+pub use delta::{Delta, DeltaGate, DeltaInput, DeltaRows, DeltaRun, DeltaScratch, DeltaShape, DeltaWeights};
 pub use experts::{Experts, NO_EXPERT, Routes};
 pub use ffn::Ffn;
 pub use index::{IndexLayer, IndexLayerMut, IndexQuery, IndexShape, LayerNorm, Masks, Pooling};

@@ -277,7 +277,13 @@ impl Cpu {
     ///
     /// # Errors
     /// As for [`stream_norm`](Self::stream_norm).
-    pub fn stream_mean(&self, x: &[f32], streams: usize, width: usize, out: &mut [f32]) -> Result<(), KernelError> {
+    pub fn stream_mean(
+        &self,
+        x: &[f32],
+        streams: usize,
+        width: usize,
+        out: &mut [f32],
+    ) -> Result<(), KernelError> {
         streams_fit(streams)?;
         let rows = out.len() / width.max(1);
         KernelError::length("means of streams", rows * width, out.len())?;

@@ -78,7 +78,8 @@ impl Step<'_> {
     ) -> Result<(), KernelError> {
         let (mut queries, mut keys) = (self.take(q), self.take(k));
         let attention = self.model.attention(id);
-        let mut spec = HeadSpec::rope(table(&mut self.tables, self.model, self.model.rope(id), self.batch.positions)?);
+        let mut spec =
+            HeadSpec::rope(table(&mut self.tables, self.model, self.model.rope(id), self.batch.positions)?);
         spec.q_norm = attention.q_norm.map(|norm| self.model.norm(norm));
         spec.k_norm = attention.k_norm.map(|norm| self.model.norm(norm));
         spec.rope_first = attention.rope_first;

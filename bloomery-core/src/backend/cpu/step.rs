@@ -1,8 +1,8 @@
 //! One step under way.
 
 use bloomery_kernels::cpu::{
-    Activation, Cpu, Experts, Ffn, KernelError, Masks, Part, RopeTable, RouterGroups, RouterScore, RouterSpec,
-    RouterWeights, Routes, RowSlot, RowView,
+    Activation, Cpu, Experts, Ffn, KernelError, Masks, Part, RopeTable, RouterGroups, RouterScore,
+    RouterSpec, RouterWeights, Routes, RowSlot, RowView,
 };
 
 use super::cache::LayerCache;
@@ -44,7 +44,8 @@ impl<'a> Step<'a> {
                 offset: (position % PAGE) as u32,
             })
             .collect();
-        let views = rows().map(|(position, pages)| RowView { pages, len: position as u32 + 1, mask: None }).collect();
+        let views =
+            rows().map(|(position, pages)| RowView { pages, len: position as u32 + 1, mask: None }).collect();
         let has_states = !backend.states.is_empty();
         Self {
             cpu: &backend.cpu,

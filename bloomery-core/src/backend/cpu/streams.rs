@@ -87,9 +87,7 @@ impl Step<'_> {
     }
 
     pub(super) fn stream_mean(&mut self, x: Buffer, streams: usize, out: Buffer) -> Result<(), KernelError> {
-        self.write(out, |step, rows| {
-            step.cpu.stream_mean(&step.buffers[x.index], streams, out.cols, rows)
-        })
+        self.write(out, |step, rows| step.cpu.stream_mean(&step.buffers[x.index], streams, out.cols, rows))
     }
 
     /// Rows of the table, side by side.
@@ -137,7 +135,9 @@ impl Ngrams {
             // Behind a boundary there is nothing.
             is_cut |= token == self.boundary;
             hash ^= u64::from(token).wrapping_mul(*multiplier);
-            ids.extend(heads.iter().map(|&(first, size)| u32::try_from(hash % size + first).unwrap_or(u32::MAX)));
+            ids.extend(
+                heads.iter().map(|&(first, size)| u32::try_from(hash % size + first).unwrap_or(u32::MAX)),
+            );
         }
     }
 }
@@ -148,7 +148,8 @@ mod tests {
 
     /// Those of the published model, in order, of the last of some tokens.
     fn rows(tokens: &[u32]) -> Vec<u32> {
-        let sizes = [3, 23, 33, 47, 59, 63, 69, 77, 81, 93, 107, 147, 153, 159, 161, 171].map(|n| 20_000_000 + n);
+        let sizes =
+            [3, 23, 33, 47, 59, 63, 69, 77, 81, 93, 107, 147, 153, 159, 161, 171].map(|n| 20_000_000 + n);
         let starts = sizes.iter().scan(0, |next, size| Some(std::mem::replace(next, *next + size)));
         let hash = Ngrams {
             layer: 1,

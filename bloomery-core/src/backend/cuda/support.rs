@@ -145,9 +145,7 @@ impl Check<'_> {
             | Op::Ngrams { .. }
             | Op::NgramMix { .. }
             | Op::ProjectStreams { .. }
-            | Op::Copy { .. } => {
-                Some(op.name().to_owned())
-            }
+            | Op::Copy { .. } => Some(op.name().to_owned()),
             Op::Experts { .. }
             | Op::LatentAppend { .. }
             | Op::Delta { .. }

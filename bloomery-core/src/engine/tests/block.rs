@@ -131,10 +131,10 @@ fn other_files_are_no_blocks() {
 
 #[test]
 fn more_sessions_than_rows_of_a_step_guess_in_turns() {
-    let file = Joined::write();
+    let file = Joined::write(QWEN35);
     let builder = Engine::builder(file.path()).placement(Placement::Cpu).numerics(Numerics::Exact);
     let engine = builder.sessions(3).step_rows(2).plan().unwrap().load(|_| {}).unwrap();
-    let (expected, mut wanted) = (expected(), Vec::new());
+    let (expected, mut wanted) = (expected(QWEN35), Vec::new());
     let prompt = ids(&expected["ids"]);
     let cases = expected["guesses"].as_array().unwrap();
     let mut sessions = Vec::new();

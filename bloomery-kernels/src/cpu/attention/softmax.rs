@@ -41,8 +41,7 @@ pub(super) unsafe fn weights<V: Lanes>(
                 value = lane.if_less(shift(to), value, never);
             }
             if bits != u64::MAX {
-                let flags: [f32; LANES] =
-                    std::array::from_fn(|i| (bits >> (block * LANES + i) & 1) as f32);
+                let flags: [f32; LANES] = std::array::from_fn(|i| (bits >> (block * LANES + i) & 1) as f32);
                 value = V::load(flags.as_ptr()).if_less(V::splat(0.5), never, value);
             }
             *score = value;

@@ -35,7 +35,9 @@ impl Cpu {
                     };
                     // SAFETY: as above, with the channels of a head.
                     let kept = unsafe { kept.part(at * dim..(at + 1) * dim) };
-                    for (channel, (kept, &alpha)) in kept.iter_mut().zip(&call.input.alpha[at * dim..]).enumerate() {
+                    for (channel, (kept, &alpha)) in
+                        kept.iter_mut().zip(&call.input.alpha[at * dim..]).enumerate()
+                    {
                         *kept = call.delta.channel_keeps(alpha, (head, head * dim + channel), bound);
                     }
                 }

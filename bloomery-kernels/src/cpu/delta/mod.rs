@@ -331,6 +331,6 @@ impl Kernel for Finish<'_> {
 }
 
 #[cfg(test)]
-mod tests;
-#[cfg(test)]
 mod channel_tests;
+#[cfg(test)]
+mod tests;

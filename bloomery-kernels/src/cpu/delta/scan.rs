@@ -240,7 +240,12 @@ impl Row<'_> {
     /// # Safety
     /// As for [`run`](Self::run); `kept` has as many values as `k`.
     #[inline(always)]
-    unsafe fn run_channels<V: Lanes, const R: usize>(self, kept: &[f32], before: *const f32, after: *mut f32) {
+    unsafe fn run_channels<V: Lanes, const R: usize>(
+        self,
+        kept: &[f32],
+        before: *const f32,
+        after: *mut f32,
+    ) {
         let Self { q, k, v, gates: [beta, _], out, .. } = self;
         let (dim, q, k, kept) = (k.len(), q.as_ptr(), k.as_ptr(), kept.as_ptr());
         // SAFETY: this function's own contract.

@@ -38,7 +38,11 @@ impl Net {
     fn delta(&self) -> Delta {
         let norm = Norm { gain: &self.gain, eps: 1e-6 };
         let (conv, decay, dt_bias) = (&self.conv[..], &self.decay[..], &self.dt[..]);
-        Delta::new(self.shape, &DeltaWeights { conv, decay, dt_bias, norm, bound: None, gate: DeltaGate::Silu }).unwrap()
+        Delta::new(
+            self.shape,
+            &DeltaWeights { conv, decay, dt_bias, norm, bound: None, gate: DeltaGate::Silu },
+        )
+        .unwrap()
     }
 
     fn rows(&self, rng: &mut Rng, rows: usize) -> Rows {

@@ -81,7 +81,8 @@ impl Sequence {
                     .collect();
                 let gates = &self.gates.as_ref().unwrap()[index * block * width..][..block * width];
                 let column = |c: usize| {
-                    let gate = |j: usize| (f64::from(gates[j * width + c]) + f64::from(bias[j * width + c])).exp();
+                    let gate =
+                        |j: usize| (f64::from(gates[j * width + c]) + f64::from(bias[j * width + c])).exp();
                     let total: f64 = (0..block).map(gate).sum();
                     (0..block).map(|j| rows[j][c] * gate(j) / total).sum()
                 };
@@ -120,7 +121,9 @@ impl Weights {
 #[test]
 fn keys_of_blocks_and_choices() {
     let mut rng = Rng::new(3);
-    for (width, gates, block) in [(32, false, 4), (32, true, 8), (128, false, 8), (16, true, 4), (16, false, 64)] {
+    for (width, gates, block) in
+        [(32, false, 4), (32, true, 8), (128, false, 8), (16, true, 4), (16, false, 64)]
+    {
         let (len, heads, keep) = (300, 5, 4);
         let seq = Sequence::new(&mut rng, width, gates, block, len);
         let weights = Weights::new(&mut rng, width, block);
@@ -128,7 +131,8 @@ fn keys_of_blocks_and_choices() {
         let exact = seq.exact(&pooling);
         let q = rng.normals(len * heads * width);
         let head_weights = rng.normals(len * heads);
-        let query = IndexQuery { q: &q, heads, weights: gates.then_some(&head_weights[..]), scale: 0.1, keep };
+        let query =
+            IndexQuery { q: &q, heads, weights: gates.then_some(&head_weights[..]), scale: 0.1, keep };
         let rows: Vec<RowView<'_>> =
             (1..=len).map(|len| RowView { pages: &seq.pages, len: len as u32, mask: None }).collect();
         let mut first: Option<Vec<Option<Vec<u64>>>> = None;
@@ -229,11 +233,12 @@ fn bad_calls_are_refused() {
     let (gain, bias, gate_bias) = (vec![1.0; 16], vec![0.0; 16], vec![0.0; 64]);
     let norm = LayerNorm { gain: &gain, bias: &bias, eps: 1e-6 };
     let pooling = Pooling::Softmax { norm, bias: &gate_bias };
-    let mut append = |keys: usize, gates: Option<&[f32]>, page: u32, positions: &[u32], pooling: &Pooling<'_>| {
-        let mut cache = IndexLayerMut::new(shape, &mut values).unwrap();
-        let slots = [RowSlot { page, offset: 3 }];
-        cpu.index_append((&mut vec![0.0; keys], gates), pooling, &mut cache, &slots, positions)
-    };
+    let mut append =
+        |keys: usize, gates: Option<&[f32]>, page: u32, positions: &[u32], pooling: &Pooling<'_>| {
+            let mut cache = IndexLayerMut::new(shape, &mut values).unwrap();
+            let slots = [RowSlot { page, offset: 3 }];
+            cpu.index_append((&mut vec![0.0; keys], gates), pooling, &mut cache, &slots, positions)
+        };
     let gates = [0.0; 16];
     append(16, Some(&gates), 0, &[3], &pooling).unwrap();
     assert!(append(15, Some(&gates), 0, &[3], &pooling).is_err());

@@ -92,7 +92,15 @@ fn exact_weights(x: &[f32], logits: &[f32], spec: &HyperSpec<'_>) -> Vec<f64> {
     let (count, eps) = (spec.streams, f64::from(spec.eps));
     let mean = x.iter().map(|&x| f64::from(x).powi(2)).sum::<f64>() / x.len() as f64;
     let size = 1.0 / (mean + f64::from(spec.norm_eps)).sqrt();
-    let kind = |i: usize| if i < count { 0 } else if i < 2 * count { 1 } else { 2 };
+    let kind = |i: usize| {
+        if i < count {
+            0
+        } else if i < 2 * count {
+            1
+        } else {
+            2
+        }
+    };
     let logit = |(i, &logit): (usize, &f32)| {
         f64::from(logit) * size * f64::from(spec.scale[kind(i)]) + f64::from(spec.base[i])
     };
@@ -170,8 +178,7 @@ fn hyper_connections() {
 fn sinkhorn_as_published() {
     let mix = [2.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.5, 0.0, 1.0, 0.0, 0.0, -1.0];
     let base = [0.0; 24];
-    let spec =
-        HyperSpec { streams: 4, scale: [1.0; 3], base: &base, norm_eps: 0.0, eps: 1e-6, rounds: 20 };
+    let spec = HyperSpec { streams: 4, scale: [1.0; 3], base: &base, norm_eps: 0.0, eps: 1e-6, rounds: 20 };
     let mut weights = vec![0.0; 8];
     weights.extend(mix);
     // Streams of size 1 leave logits as they are.

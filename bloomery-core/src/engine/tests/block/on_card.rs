@@ -194,7 +194,7 @@ fn however_a_prompt_is_cut_the_card_knows_all_of_it() {
 #[track_caller]
 fn guesses_stay(build: impl Fn() -> Engine) {
     let engine = build();
-    let prompt = ids(&expected()["ids"]);
+    let prompt = ids(&expected(QWEN35)["ids"]);
     let guess = |session: &mut Session| {
         session.engine.clone().guess(&mut [Guess::new(session, prompt[70], CHAIN)]).unwrap().remove(0)
     };
@@ -261,8 +261,8 @@ fn what_a_pass_takes() {
 #[test]
 fn what_a_card_cannot_run_of_a_block_is_left_out() {
     let Some(cards) = cards() else { return };
-    let [whole, split] =
-        [(unsupported(), Placement::card(0)), (Joined::write(QWEN35), Placement::split(0))].map(|(file, place)| {
+    let [whole, split] = [(unsupported(), Placement::card(0)), (Joined::write(QWEN35), Placement::split(0))]
+        .map(|(file, place)| {
             let plan = Engine::builder(file.path()).placement(place).cards(cards.clone()).plan().unwrap();
             plan.load(|_| {}).unwrap()
         });

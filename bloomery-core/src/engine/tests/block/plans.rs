@@ -82,7 +82,7 @@ fn blocks_that_a_card_cannot_run_take_nothing() {
     let need: Bytes = whole.terms().iter().map(|term| term.bytes).sum();
     let small = |free| {
         let card = CardFacts { free, ..CardFacts::new("made up", Bytes(80 << 30)) };
-        let file = Joined::write();
+        let file = Joined::write(QWEN35);
         let builder = Engine::builder(file.path()).placement(Placement::Auto).cards(Cards::given([card]));
         builder.step_rows(whole.step_rows).context(Context::Tokens(whole.context())).plan().unwrap()
     };
