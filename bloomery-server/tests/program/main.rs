@@ -5,5 +5,6 @@ mod decide;
 mod download;
 #[path = "../../../bloomery-core/tests/hub/server.rs"]
 mod hub;
+mod seats;
 mod serving;
 mod start;

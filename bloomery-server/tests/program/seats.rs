@@ -1,0 +1,123 @@
+//! Small models of the large architectures behind HTTP: chat, thinking and tools in their families' markup, with guesses of their own
+//! block. Their weights are random, so that a call is made where one has to be.
+
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::serving::{Server, program};
+
+/// An architecture, a template of its family, and how that says that nothing is to be thought.
+const SEATS: [(&str, &str); 2] = [("glm5next", "GLM-4.6.jinja"), ("qwen4exp", "Qwen3-Coder.jinja")];
+
+fn data(parts: &[&str]) -> String {
+    let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "bloomery-core", "tests", "data"].iter().collect();
+    parts.iter().fold(path, |path, part| path.join(part)).to_str().unwrap().to_owned()
+}
+
+fn start((arch, template): (&str, &str)) -> Server {
+    let model = data(&["models", &format!("{arch}-small-bf16.gguf")]);
+    let block = data(&["models", &format!("mtp-{arch}-bf16.gguf")]);
+    let template = data(&["chat", "templates", template]);
+    let words = ["-m", &model, "-md", &block, "--chat-template-file", &template, "-c", "4096", "-np", "2"];
+    let server = Server::start(program(&[&words[..], &["--port", "0", "-ngl", "0"]].concat()));
+    server.wait_ready();
+    server
+}
+
+fn chat(server: &Server, body: &Value) -> String {
+    let answer = server.ask("POST", "/v1/chat/completions", &body.to_string());
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("HTTP/1.1 200"), "{answer}");
+    body.to_owned()
+}
+
+fn read(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| panic!("{text}"))
+}
+
+fn question() -> Value {
+    json!({
+        "messages": [{"role": "user", "content": "How warm is it in Oslo?"}],
+        "tools": [{"type": "function", "function": {
+            "name": "weather",
+            "description": "Tells the weather.",
+            "parameters": {
+                "type": "object",
+                "properties": {
+                    "city": {"type": "string", "enum": ["Oslo", "Paris"]},
+                    "days": {"type": "integer", "enum": [1, 7]}
+                },
+                "required": ["city", "days"]
+            }
+        }}],
+        "tool_choice": "required",
+        "chat_template_kwargs": {"enable_thinking": false},
+        "max_tokens": 200,
+        "seed": 1
+    })
+}
+
+/// The arguments fit the tool.
+fn check(call: &Value) {
+    assert_eq!(call["function"]["name"], "weather", "{call}");
+    let arguments = read(call["function"]["arguments"].as_str().unwrap());
+    assert!(["Oslo", "Paris"].iter().any(|city| arguments["city"] == *city), "{call}");
+    assert!([1, 7].iter().any(|days| arguments["days"] == *days), "{call}");
+}
+
+#[test]
+fn tools_are_called_in_the_familys_markup() {
+    for seat in SEATS {
+        let server = start(seat);
+        let mut body = question();
+        let answer = read(&chat(&server, &body));
+        let choice = &answer["choices"][0];
+        assert_eq!(choice["finish_reason"], "tool_calls", "{answer}");
+        check(&choice["message"]["tool_calls"][0]);
+
+        // The same, piece by piece.
+        body["stream"] = true.into();
+        let (mut name, mut arguments) = (String::new(), String::new());
+        for line in chat(&server, &body).lines().filter_map(|line| line.strip_prefix("data: {")) {
+            let event = read(&format!("{{{line}"));
+            for call in event["choices"][0]["delta"]["tool_calls"].as_array().into_iter().flatten() {
+                name += call["function"]["name"].as_str().unwrap_or_default();
+                arguments += call["function"]["arguments"].as_str().unwrap_or_default();
+            }
+        }
+        check(&json!({"function": {"name": name, "arguments": arguments}}));
+
+        // A result goes back, and the text goes on from there.
+        let call = choice["message"]["tool_calls"][0].clone();
+        let result = json!({"role": "tool", "tool_call_id": call["id"], "content": "{\"degrees\": 4}"});
+        let said = json!({"role": "assistant", "content": "", "tool_calls": [call]});
+        let body = json!({
+            "messages": [question()["messages"][0].clone(), said, result],
+            "tools": question()["tools"].clone(),
+            "chat_template_kwargs": {"enable_thinking": false},
+            "max_tokens": 12,
+            "temperature": 0
+        });
+        let answer = read(&chat(&server, &body));
+        assert!(answer["timings"]["cache_n"].as_u64().unwrap() > 100, "{answer}");
+        assert_eq!(answer["usage"]["completion_tokens"], 12, "{answer}");
+    }
+}
+
+/// With the block's guesses, and without: one text.
+#[test]
+fn guesses_of_the_block_change_no_answer() {
+    for seat in SEATS {
+        let server = start(seat);
+        let ask = |most: usize| {
+            let body = json!({"prompt": "the", "n_predict": 40, "temperature": 0, "ignore_eos": true,
+                "speculative.n_max": most, "cache_prompt": false});
+            let answer = server.ask("POST", "/completion", &body.to_string());
+            read(answer.split_once("\r\n\r\n").unwrap().1)
+        };
+        let (without, with) = (ask(0), ask(4));
+        assert_eq!(without["content"], with["content"], "{}", seat.0);
+        assert_eq!(without["timings"]["draft_n"].as_u64().unwrap_or(0), 0, "{without}");
+    }
+}
