@@ -10,7 +10,6 @@ mod block;
 #[expect(dead_code, reason = "this binary uses a part of it")]
 mod common;
 
-use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bloomery_core::decide::{Json, Question};
@@ -279,9 +278,9 @@ fn graphs_give_the_bits_of_single_kernels() {
 #[test]
 fn a_layer_of_experts_is_eight_kernels_at_most() {
     let Some(card) = card() else { return };
-    // A shared expert is no kernel more.
-    let routed = ["qwen3moe-k-q4_k_m", "qwen3moe-k-q3_k_m", "qwen3moe-small-bf16"];
-    for name in routed.into_iter().chain(["qwen35moe-k-q4_k_m", "deepseek2-k-q4_k_m"]) {
+    // A shared expert is no kernel more; latents are made keys and values by one each, with the rotation in the first.
+    let routed = ["qwen3moe-k-q4_k_m", "qwen3moe-k-q3_k_m", "qwen3moe-small-bf16", "qwen35moe-k-q4_k_m"];
+    for (name, most) in routed.map(|name| (name, 8)).into_iter().chain([("deepseek2-k-q4_k_m", 9)]) {
         let fixture = Fixture::read(name);
         let engine = card.engine(&fixture, 1);
         let mut session = engine.session().unwrap();
@@ -291,7 +290,7 @@ fn a_layer_of_experts_is_eight_kernels_at_most() {
         let (layers, graphs) = (engine.model().layers.len(), engine.graphs().unwrap());
         let nodes = graphs.iter().find(|graph| graph.rows == 1).unwrap().nodes;
         // Beside the layers: embedding and head.
-        assert!(nodes <= 8 * layers + 2, "{name}: {nodes} for {layers} layers");
+        assert!(nodes <= most * layers + 2, "{name}: {nodes} for {layers} layers");
         println!("{name}: {nodes} nodes, {layers} layers");
     }
 }
@@ -461,8 +460,7 @@ fn stories(stories: u32, count: usize, lead: f32) {
 #[test]
 fn decisions_are_the_cpus_within_the_rounding_of_activations() {
     let Some(card) = card() else { return };
-    let file: PathBuf =
-        [env!("CARGO_MANIFEST_DIR"), "tests", "data", "clef", "clef-bf16.gguf"].iter().collect();
+    let file = common::data_path("clef/clef-bf16.gguf");
     let decider = |placement: Placement, cards: Cards| {
         let builder = Engine::builder(file.clone())
             .placement(placement)

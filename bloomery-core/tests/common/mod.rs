@@ -51,11 +51,14 @@ pub(crate) fn all() -> impl Iterator<Item = Fixture> {
 }
 
 /// Where the crate was built, or below the working directory where that is another machine.
-pub(crate) fn model_path(name: &str) -> PathBuf {
-    let file = format!("{name}.gguf");
-    let below = |root: &str| -> PathBuf { [root, "tests", "data", "models", &file].iter().collect() };
+pub(crate) fn data_path(name: &str) -> PathBuf {
+    let below = |root: &str| -> PathBuf { [root, "tests", "data", name].iter().collect() };
     let built = below(env!("CARGO_MANIFEST_DIR"));
     if built.exists() { built } else { below("bloomery-core") }
+}
+
+pub(crate) fn model_path(name: &str) -> PathBuf {
+    data_path(&format!("models/{name}.gguf"))
 }
 
 impl Fixture {

@@ -14,6 +14,8 @@ macro_rules! entries {
 
 entries! {
     few_project ProjectArgs crate::few::project::project,
-    few_gate_up GateUpArgs crate::few::gate_up::gate_up,
-    few_down DownArgs crate::few::down::down,
+    few_gate_up GateUpArgs crate::few::gate_up::gate_up::<false>,
+    few_down DownArgs crate::few::down::down::<false>,
+    few_gate_up_beside GateUpArgs crate::few::gate_up::gate_up::<true>,
+    few_down_beside DownArgs crate::few::down::down::<true>,
 }

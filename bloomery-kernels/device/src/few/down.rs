@@ -17,7 +17,7 @@ use super::{Sums, share, table};
 
 /// A warp's turns: items `warp, warp + warps ..` of every row of tiles, the tiles of a row of group after group.
 #[derive(Clone, Copy)]
-struct Turns<'a> {
+struct Turns<'a, const BESIDE: bool> {
     args: &'a DownArgs,
     groups: Groups,
     /// Groups of experts; the one behind them, if there is one, is the network beside them.
@@ -32,11 +32,11 @@ struct Turns<'a> {
     block: u32,
 }
 
-impl Turns<'_> {
+impl<const BESIDE: bool> Turns<'_, BESIDE> {
     /// The network of the group.
     #[inline(always)]
     fn network(&self) -> &Down {
-        &self.args.networks[(self.group >= self.count) as usize]
+        &self.args.networks[(BESIDE && self.group >= self.count) as usize]
     }
 
     /// Finds the group that the item is in.
@@ -46,7 +46,7 @@ impl Turns<'_> {
             self.block -= self.across[0];
             self.group += 1;
         }
-        if self.group >= self.count && (self.all == self.count || self.block >= self.across[1]) {
+        if BESIDE && self.group >= self.count && (self.all == self.count || self.block >= self.across[1]) {
             self.group = self.all;
         }
     }
@@ -64,12 +64,12 @@ impl Turns<'_> {
     }
 }
 
-impl Supply for Turns<'_> {
+impl<const BESIDE: bool> Supply for Turns<'_, BESIDE> {
     #[inline(always)]
     unsafe fn next(&mut self, stage: Stage) {
         if self.y < self.end && self.group < self.all {
             let Stack { weight, stride, tile_bytes, .. } = self.network().down;
-            let (expert, across) = if self.group < self.count {
+            let (expert, across) = if !BESIDE || self.group < self.count {
                 (self.groups.expert(self.group), self.across[0])
             } else {
                 (0, self.across[1])
@@ -92,34 +92,43 @@ fn layout(network: &Down, rows: u32) -> Layout {
     Layout { blocks: cols.div_ceil(256), scales, rows: if down.rows == 0 { 0 } else { rows } }
 }
 
-/// The kernel.
+/// The kernel, with a network beside the experts or without.
 ///
 /// # Safety
 /// The contract of `FeedForward::launches`: buffers of the lengths in [`DownArgs`], hidden rows aligned to 16 bytes, tiles of a format
 /// with as many scales, 1 to 8 tokens of 128 pairs at most, shared memory of [`down_places`]. The launch before it is the first
 /// half, with the same routes: they are read before that has ended. Without a network beside the experts, its `cols` are 0, too.
 #[inline(always)]
-pub(crate) unsafe fn down(args: DownArgs) {
+pub(crate) unsafe fn down<const BESIDE: bool>(args: DownArgs) {
     let warp = uniform_warp();
     let tokens = args.tokens;
     let [experts, beside] = &args.networks;
     let pairs = tokens * experts.routes.used;
     let layouts = [layout(experts, pairs), layout(beside, tokens)];
-    let has_beside = beside.down.rows != 0;
     let (at, places) = (shared_base(), down_places(layouts[0], layouts[1]));
     let groups = table(Groups::ask(&experts.routes, tokens), &experts.routes, tokens, at);
     let (y, more) = share(experts.down.rows.div_ceil(16), block(), blocks());
     let across = [layouts[0].blocks, layouts[1].blocks];
     let count = groups.count();
-    let all = count + has_beside as u32;
-    let mut turns =
-        Turns { args: &args, groups, count, all, across, warp, y, end: y + more, group: 0, block: 0 };
+    let all = count + BESIDE as u32;
+    let mut turns = Turns::<BESIDE> {
+        args: &args,
+        groups,
+        count,
+        all,
+        across,
+        warp,
+        y,
+        end: y + more,
+        group: 0,
+        block: 0,
+    };
     turns.start_row();
     let mut supply = turns;
     let mut ring = Ring::start(at + places.bytes, warp, args.stage_bytes, args.stages, &mut supply);
     let token = thread() / 16;
     // What the network beside the experts counts for.
-    let weighs = has_beside && beside.routes.weights != 0 && token < tokens;
+    let weighs = BESIDE && beside.routes.weights != 0 && token < tokens;
     let weight = if weighs { ld_global_f32(beside.routes.weights + 4 * u64::from(token)) } else { 1.0 };
     let rows = [0, 1].map(|i| {
         let Down { hidden, cols, .. } = args.networks[i];
@@ -129,7 +138,7 @@ pub(crate) unsafe fn down(args: DownArgs) {
     await_predecessors();
     release_successor();
     let values = rows[0].first_values(pairs);
-    if has_beside {
+    if BESIDE {
         let values = rows[1].first_values(tokens);
         rows[1].fill(tokens, (values, [0.0; 8]), &beside.rounded);
     }
@@ -150,7 +159,7 @@ pub(crate) unsafe fn down(args: DownArgs) {
             let (format, scales) = (network.down.format, network.scales);
             let raw = load(format, ring.take());
             ring.give_back(&mut supply);
-            let (group, rows, sums) = if turns.group < count {
+            let (group, rows, sums) = if !BESIDE || turns.group < count {
                 (groups.get(turns.group), rows[0], sums[0])
             } else {
                 (Group::of_all(tokens), rows[1], sums[1])
@@ -182,7 +191,7 @@ pub(crate) unsafe fn down(args: DownArgs) {
                 slot += 1;
             }
             let mut before = old;
-            if has_beside {
+            if BESIDE {
                 let value = ld_shared_f32(sums[1].at + 4 * thread());
                 before += fma(value, weight, 0.0);
             }

@@ -19,7 +19,7 @@ use super::{Sums, share, table};
 
 /// A warp's turns: blocks `warp, warp + warps ..` of every unit, the tile of gate before that of up.
 #[derive(Clone, Copy)]
-struct Turns<'a> {
+struct Turns<'a, const BESIDE: bool> {
     args: &'a GateUpArgs,
     /// Not 0: of the second network.
     second: u32,
@@ -36,13 +36,13 @@ struct Turns<'a> {
     up: bool,
 }
 
-impl Turns<'_> {
+impl<const BESIDE: bool> Turns<'_, BESIDE> {
     /// The block's network. Which one is asked anew each time: what follows from it would else be kept in registers, of which there are
     /// none left.
     #[inline(always)]
     fn network(&self) -> GateUp {
         let [own, other] = self.args.networks;
-        if unknown(self.second) == 0 { own } else { other }
+        if BESIDE && unknown(self.second) != 0 { other } else { own }
     }
 
     #[inline(always)]
@@ -57,7 +57,7 @@ impl Turns<'_> {
     }
 }
 
-impl Supply for Turns<'_> {
+impl<const BESIDE: bool> Supply for Turns<'_, BESIDE> {
     #[inline(always)]
     unsafe fn next(&mut self, stage: Stage) {
         if self.left > 0 && self.block < self.across {
@@ -83,15 +83,15 @@ unsafe fn token(group: &Group, used: u32, n: u32) -> u32 {
     divide(group.member(n), used).0
 }
 
-/// The kernel.
+/// The kernel, with a network beside the experts or without: what asks for one costs those that have none up to 5 %.
 ///
 /// # Safety
 /// The contract of `FeedForward::launches`: buffers of the lengths in [`GateUp`], `x` and gains aligned to 16 bytes, tiles of one
 /// format with as many scales, 1 to 8 tokens of 128 pairs at most, shared memory of [`gate_up_places`] for each network; blocks behind
 /// the first ones only if there is a second.
 #[inline(always)]
-pub(crate) unsafe fn gate_up(args: GateUpArgs) {
-    let second = block() >= args.first;
+pub(crate) unsafe fn gate_up<const BESIDE: bool>(args: GateUpArgs) {
+    let second = BESIDE && block() >= args.first;
     let first = if second { args.first } else { 0 };
     let blocks = if second { blocks() - first } else { args.first };
     let [own, other] = args.networks;
@@ -114,7 +114,7 @@ pub(crate) unsafe fn gate_up(args: GateUpArgs) {
     let (down, across) = (network.gate.rows.div_ceil(16), layout.blocks);
     let (unit, left) = share(groups.count() * down, block() - first, blocks);
     let (group, y) = divide(unit, down);
-    let mut turns = Turns {
+    let mut turns = Turns::<BESIDE> {
         args: &args,
         second: second as u32,
         groups,

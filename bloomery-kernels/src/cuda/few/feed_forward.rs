@@ -12,8 +12,10 @@ use crate::abi::routes::{PAIRS, TOKENS};
 use crate::abi::shape::Class;
 use crate::abi::tiles::{TILE_ROWS, tile_bytes};
 
-const GATE_UP: Entry<GateUpArgs> = Entry::new(&FEW, "few_gate_up");
-const DOWN: Entry<DownArgs> = Entry::new(&FEW, "few_down");
+/// Without a network beside the experts, and with one.
+const GATE_UP: [Entry<GateUpArgs>; 2] =
+    [Entry::new(&FEW, "few_gate_up"), Entry::new(&FEW, "few_gate_up_beside")];
+const DOWN: [Entry<DownArgs>; 2] = [Entry::new(&FEW, "few_down"), Entry::new(&FEW, "few_down_beside")];
 
 /// A network and the classes of its halves.
 #[derive(Debug, Clone, Copy)]
@@ -54,6 +56,11 @@ pub(in super::super) struct Networks<'a> {
 }
 
 impl<'a> Networks<'a> {
+    /// Which of two entry points.
+    fn entry(&self) -> usize {
+        usize::from(self.beside.is_some())
+    }
+
     fn iter(&self) -> impl Iterator<Item = Network<'a>> + use<'a> {
         [Some(self.experts), self.beside].into_iter().flatten()
     }
@@ -203,9 +210,10 @@ pub(in super::super) fn gate_up(
         bytes +=
             op.most_experts(tokens) * 2 * op.gate.expert_bytes() + 4 * tokens * op.used() * op.gate.rows();
     }
-    let rings = Rings::new(GATE_UP.name, info, tuning, fixed, args.stage_bytes, most as u64)?;
+    let rings =
+        Rings::new(GATE_UP[networks.entry()].name, info, tuning, fixed, args.stage_bytes, most as u64)?;
     args.stages = rings.stages;
-    Ok(Launch::new(GATE_UP, rings.grid(blocks[0] + blocks[1]), args, bytes as u64, uses))
+    Ok(Launch::new(GATE_UP[networks.entry()], rings.grid(blocks[0] + blocks[1]), args, bytes as u64, uses))
 }
 
 /// Shared memory of the second halves without rings.
@@ -251,7 +259,8 @@ pub(in super::super) fn down(
     let (warps, blocks) = (op.tuning.warps(), op.tuning.grid(info).min(tiles));
     let turns = tiles.div_ceil(blocks) as usize * items.div_ceil(warps as usize);
     let fixed = second_bytes(networks, tokens);
-    let rings = Rings::new(DOWN.name, info, op.tuning, fixed, args.stage_bytes, turns as u64)?;
+    let rings =
+        Rings::new(DOWN[networks.entry()].name, info, op.tuning, fixed, args.stage_bytes, turns as u64)?;
     args.stages = rings.stages;
-    Ok(Launch::new(DOWN, rings.grid(blocks), args, bytes as u64, uses))
+    Ok(Launch::new(DOWN[networks.entry()], rings.grid(blocks), args, bytes as u64, uses))
 }
