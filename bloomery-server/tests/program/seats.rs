@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::serving::{Server, program};
 
-/// An architecture, a template of its family, and how that says that nothing is to be thought.
+/// An architecture, and a template of its family.
 const SEATS: [(&str, &str); 2] = [("glm5next", "GLM-4.6.jinja"), ("qwen4exp", "Qwen3-Coder.jinja")];
 
 fn data(parts: &[&str]) -> String {
@@ -15,12 +15,12 @@ fn data(parts: &[&str]) -> String {
     parts.iter().fold(path, |path, part| path.join(part)).to_str().unwrap().to_owned()
 }
 
-fn start((arch, template): (&str, &str)) -> Server {
+fn start((arch, template): (&str, &str), more: &[&str]) -> Server {
     let model = data(&["models", &format!("{arch}-small-bf16.gguf")]);
     let block = data(&["models", &format!("mtp-{arch}-bf16.gguf")]);
     let template = data(&["chat", "templates", template]);
     let words = ["-m", &model, "-md", &block, "--chat-template-file", &template, "-c", "4096", "-np", "2"];
-    let server = Server::start(program(&[&words[..], &["--port", "0", "-ngl", "0"]].concat()));
+    let server = Server::start(program(&[&words[..], &["--port", "0", "-ngl", "0"], more].concat()));
     server.wait_ready();
     server
 }
@@ -52,6 +52,7 @@ fn question() -> Value {
             }
         }}],
         "tool_choice": "required",
+        "parallel_tool_calls": false,
         "chat_template_kwargs": {"enable_thinking": false},
         "max_tokens": 200,
         "seed": 1
@@ -69,7 +70,7 @@ fn check(call: &Value) {
 #[test]
 fn tools_are_called_in_the_familys_markup() {
     for seat in SEATS {
-        let server = start(seat);
+        let server = start(seat, &[]);
         let mut body = question();
         let answer = read(&chat(&server, &body));
         let choice = &answer["choices"][0];
@@ -109,14 +110,13 @@ fn tools_are_called_in_the_familys_markup() {
 #[test]
 fn guesses_of_the_block_change_no_answer() {
     for seat in SEATS {
-        let server = start(seat);
-        let ask = |most: usize| {
-            let body = json!({"prompt": "the", "n_predict": 40, "temperature": 0, "ignore_eos": true,
-                "speculative.n_max": most, "cache_prompt": false});
+        let ask = |source: &str| {
+            let server = start(seat, &["--spec-type", source]);
+            let body = json!({"prompt": "the", "n_predict": 40, "temperature": 0, "ignore_eos": true});
             let answer = server.ask("POST", "/completion", &body.to_string());
             read(answer.split_once("\r\n\r\n").unwrap().1)
         };
-        let (without, with) = (ask(0), ask(4));
+        let (without, with) = (ask("none"), ask("draft-mtp"));
         assert_eq!(without["content"], with["content"], "{}", seat.0);
         assert_eq!(without["timings"]["draft_n"].as_u64().unwrap_or(0), 0, "{without}");
     }
