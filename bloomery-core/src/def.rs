@@ -119,7 +119,10 @@ pub struct Index {
 #[non_exhaustive]
 pub enum Pooling {
     /// Their mean, normed and turned as the first position's; queries are normed and turned like those of attention.
-    Mean,
+    Mean {
+        /// Of queries and of means.
+        norm: Norm,
+    },
     /// A sum with weights from a softmax of gates, of keys that a layer norm went over; queries are products of the latent that
     /// attention's are, and a product with the row weighs their heads.
     Softmax {

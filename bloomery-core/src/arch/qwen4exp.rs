@@ -75,7 +75,7 @@ fn index(keys: &Keys<'_>, block: u32) -> Result<Option<Index>, LoadError> {
         width: keys.positive("attention.indexer.key_length")?,
         block,
         keep: top / block,
-        pooling: Pooling::Mean,
+        pooling: Pooling::Mean { norm: keys.norm()? },
     }))
 }
 

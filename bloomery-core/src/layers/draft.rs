@@ -1,7 +1,7 @@
 //! A block that guesses tokens: its keys and values for every row of a step, and the passes that guess.
 
 use super::{Builder, Join, Scope, feed_forward, gqa, mla, streams};
-use crate::def::{Mixer, ModelDef, NextToken, Streams};
+use crate::def::{Gqa, Mixer, Mla, ModelDef, NextToken, Streams};
 use crate::error::LoadError;
 use crate::program::{Buffer, Draft, Gain, Op, Projection, Rows};
 use crate::weights::MatrixId;
@@ -10,8 +10,6 @@ use crate::weights::MatrixId;
 pub(super) struct Trunk {
     pub(super) table: MatrixId,
     pub(super) head: MatrixId,
-    /// Before the head; none where that reads streams.
-    pub(super) norm: Option<Gain>,
     /// The residual after the last layer.
     pub(super) x: Buffer,
     pub(super) logits: Buffer,
@@ -22,15 +20,12 @@ pub(super) fn emit(
     builder: &mut Builder<'_>,
     def: &ModelDef,
     next: &NextToken,
-    trunk: Trunk,
+    (trunk, trunk_norm): (Trunk, Gain),
 ) -> Result<Draft, LoadError> {
     let scope = Scope { index: next.block, hidden: def.hidden, last: false, join: Join::Add };
     let at = builder.ops.len();
     let states = builder.buffer("states", def.hidden, Rows::All);
-    match trunk.norm {
-        Some(norm) => builder.push(Op::Norm { x: trunk.x, norm, out: states }),
-        None => builder.push(Op::Copy { x: trunk.x, out: states }),
-    }
+    builder.push(Op::Norm { x: trunk.x, norm: trunk_norm, out: states });
     let carried = builder.buffer("carried", def.hidden, Rows::All);
     builder.push(Op::Previous { x: states, out: carried });
 
@@ -41,14 +36,14 @@ pub(super) fn emit(
 
     // What comes next is no part of a step.
     let end = builder.ops.len();
-    attend(builder, &scope, &next.layer.mixer, heads, x)?;
+    attend(builder, &scope, heads, x)?;
     let name = format!("{}.weight", next.layer.ffn_norm);
     // Blocks of small dense models may end with attention.
     if builder.bind.has(&scope.tensor(&name)) {
         let norm = builder.gain(&scope.tensor(&name), next.layer.norm, def.hidden)?;
         feed_forward(builder, &scope, &next.layer.ffn, Some(norm), x)?;
     }
-    head(builder, &scope, def, next, (trunk, x, carried))?;
+    head(builder, &scope, def, next, (trunk, trunk_norm), (x, carried))?;
     Ok(finish(builder, (at, shared, end), carried))
 }
 
@@ -71,7 +66,7 @@ pub(super) fn emit_streams(
     let heads = append(builder, &scope, &next.layer.mixer, None, read)?;
 
     let end = builder.ops.len();
-    attend(builder, &scope, &next.layer.mixer, heads, read)?;
+    attend(builder, &scope, heads, read)?;
     let (read, site) = streams::read(builder, &scope, streams, next.layer.norm, ("hc_ffn", x))?;
     let scope = Scope { join: Join::Streams(site), ..scope };
     feed_forward(builder, &scope, &next.layer.ffn, None, read)?;
@@ -96,22 +91,22 @@ fn finish(builder: &mut Builder<'_>, (at, shared, end): (usize, usize, usize), c
     Draft { at, follow: builder.ops.split_off(at), ops, carried: carried.cols }
 }
 
-/// What attention of the block reads.
-enum Appended {
-    Heads(gqa::Heads),
-    Latents(mla::Latents),
+/// Attention of the block, and what it reads.
+enum Appended<'d> {
+    Heads(&'d Gqa, gqa::Heads),
+    Latents(&'d Mla, mla::Latents),
 }
 
-fn append(
+fn append<'d>(
     builder: &mut Builder<'_>,
     scope: &Scope,
-    mixer: &Mixer,
+    mixer: &'d Mixer,
     norm: Option<Gain>,
     x: Buffer,
-) -> Result<Appended, LoadError> {
+) -> Result<Appended<'d>, LoadError> {
     match mixer {
-        Mixer::Gqa(gqa) => Ok(Appended::Heads(gqa::append(builder, scope, gqa, norm, x)?)),
-        Mixer::Mla(mla) => Ok(Appended::Latents(mla::append(builder, scope, mla, norm, x)?)),
+        Mixer::Gqa(gqa) => Ok(Appended::Heads(gqa, gqa::append(builder, scope, gqa, norm, x)?)),
+        Mixer::Mla(mla) => Ok(Appended::Latents(mla, mla::append(builder, scope, mla, norm, x)?)),
         Mixer::Delta(net) => {
             let (key, value) = (format!("blk.{}", scope.index), format!("{net:?}"));
             Err(LoadError::UnsupportedConfig { key, value, supported: "attention" })
@@ -122,14 +117,12 @@ fn append(
 fn attend(
     builder: &mut Builder<'_>,
     scope: &Scope,
-    mixer: &Mixer,
-    appended: Appended,
+    appended: Appended<'_>,
     x: Buffer,
 ) -> Result<(), LoadError> {
-    match (mixer, appended) {
-        (Mixer::Gqa(gqa), Appended::Heads(heads)) => gqa::attend(builder, scope, gqa, heads, x)?,
-        (Mixer::Mla(mla), Appended::Latents(latents)) => mla::attend(builder, scope, mla, latents, x)?,
-        _ => x,
+    match appended {
+        Appended::Heads(gqa, heads) => gqa::attend(builder, scope, gqa, heads, x)?,
+        Appended::Latents(mla, latents) => mla::attend(builder, scope, mla, latents, x)?,
     };
     Ok(())
 }
@@ -164,12 +157,13 @@ fn head(
     scope: &Scope,
     def: &ModelDef,
     next: &NextToken,
-    (trunk, x, carried): (Trunk, Buffer, Buffer),
+    (trunk, trunk_norm): (Trunk, Gain),
+    (x, carried): (Buffer, Buffer),
 ) -> Result<(), LoadError> {
     let own = scope.tensor("nextn.shared_head_norm.weight");
-    let norm = match (builder.bind.has(&own), trunk.norm) {
-        (false, Some(norm)) => norm,
-        _ => builder.gain(&own, next.layer.norm, def.hidden)?,
+    let norm = match builder.bind.has(&own) {
+        true => builder.gain(&own, next.layer.norm, def.hidden)?,
+        false => trunk_norm,
     };
     builder.push(Op::Norm { x, norm, out: carried });
     let weight = own_or(builder, &scope.tensor("nextn.shared_head_head.weight"), def, trunk.head)?;

@@ -1,7 +1,7 @@
 //! Grouped-query attention: norm and projections, rotary embedding and append, attention, output projection.
 
 use super::{Builder, Scope, index};
-use crate::def::{Gqa, Norm};
+use crate::def::{Gqa, Pooling};
 use crate::error::LoadError;
 use crate::program::{Attention, AttentionId, Buffer, Gain, Op, Projection, Rows};
 use crate::weights::MatrixId;
@@ -58,8 +58,10 @@ pub(super) fn append(
     let (index, select) = match &gqa.index {
         None => (None, None),
         Some(index) => {
-            let norm_of_heads = gqa.qk_norm.unwrap_or(Norm { eps: 0.0 });
-            let (index, select) = index::mean(builder, scope, index, (norm_of_heads, &gqa.rope), (x, norm))?;
+            let Pooling::Mean { norm: of_keys } = index.pooling else {
+                return Err(index::unsupported(scope, index, "means of keys"));
+            };
+            let (index, select) = index::mean(builder, scope, index, (of_keys, &gqa.rope), (x, norm))?;
             (Some(index), Some(select))
         }
     };

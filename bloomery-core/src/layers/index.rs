@@ -71,6 +71,12 @@ pub(super) fn weighed(
     Ok((id, Op::Select { q, weights: Some(weights), index: id }))
 }
 
+/// The refusal of a pooling that does not go with the attention.
+pub(super) fn unsupported(scope: &Scope, index: &def::Index, supported: &'static str) -> LoadError {
+    let (key, value) = (scope.tensor("indexer"), format!("{:?}", index.pooling));
+    LoadError::UnsupportedConfig { key, value, supported }
+}
+
 fn add(
     builder: &mut Builder<'_>,
     scope: &Scope,

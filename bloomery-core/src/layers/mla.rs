@@ -45,8 +45,7 @@ pub(super) fn append(
         (None, _) => (None, None),
         (Some(index), Some(latent_row)) => {
             let Pooling::Softmax { eps } = index.pooling else {
-                let (key, value) = (scope.tensor("indexer"), format!("{:?}", index.pooling));
-                return Err(LoadError::UnsupportedConfig { key, value, supported: "keys that gates weigh" });
+                return Err(index::unsupported(scope, index, "keys that gates weigh"));
             };
             let (index, select) = index::weighed(builder, scope, index, eps, (x, norm), latent_row)?;
             (Some(index), Some(select))

@@ -58,7 +58,7 @@ pub(crate) fn compile(def: &ModelDef, gguf: &Gguf) -> Result<(Program, Weights),
     let wide = def.streams.filter(|streams| matches!(streams.mixing, Mixing::Gated { .. }));
     let mut draft = None;
     if let (Some(streams), Some(next)) = (wide, &def.draft) {
-        let trunk = draft::Trunk { table, head: weight, norm: None, x, logits };
+        let trunk = draft::Trunk { table, head: weight, x, logits };
         draft = Some(draft::emit_streams(&mut builder, def, (next, &streams), trunk)?);
         x = builder.take(x, "x");
     }
@@ -66,9 +66,9 @@ pub(crate) fn compile(def: &ModelDef, gguf: &Gguf) -> Result<(Program, Weights),
         Some(streams) => streams::head(&mut builder, def, streams, ("output_hc", x))?,
         None => (x, Some(builder.gain("output_norm.weight", def.norm, def.hidden)?)),
     };
-    if let (Some(next), Some(_)) = (&def.draft, norm) {
-        let trunk = draft::Trunk { table, head: weight, norm, x, logits };
-        draft = Some(draft::emit(&mut builder, def, next, trunk)?);
+    if let (Some(next), Some(norm)) = (&def.draft, norm) {
+        let trunk = draft::Trunk { table, head: weight, x, logits };
+        draft = Some(draft::emit(&mut builder, def, next, (trunk, norm))?);
         x = builder.take(x, "x");
     }
     let head = Projection { weight, bias, out: logits, accumulate: false };

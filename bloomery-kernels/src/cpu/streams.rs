@@ -142,10 +142,7 @@ impl Cpu {
         width: usize,
         out: &mut [f32],
     ) -> Result<(), KernelError> {
-        streams_fit(streams)?;
-        let rows = out.len() / width.max(1);
-        KernelError::length("mixed streams", rows * width, out.len())?;
-        KernelError::length("streams", rows * streams * width, x.len())?;
+        mixes(x, streams, width, out)?;
         KernelError::length("gates of streams", x.len(), gate.len())?;
         self.stream_rows(out, width, &|first, out| {
             for (row, out) in (first..).zip(out.chunks_exact_mut(width)) {
@@ -284,10 +281,7 @@ impl Cpu {
         width: usize,
         out: &mut [f32],
     ) -> Result<(), KernelError> {
-        streams_fit(streams)?;
-        let rows = out.len() / width.max(1);
-        KernelError::length("means of streams", rows * width, out.len())?;
-        KernelError::length("streams", rows * streams * width, x.len())?;
+        mixes(x, streams, width, out)?;
         self.stream_rows(out, width, &|first, out| {
             for (row, out) in (first..).zip(out.chunks_exact_mut(width)) {
                 out.copy_from_slice(&x[row * streams * width..][..width]);
@@ -375,6 +369,14 @@ pub(super) fn streams_fit(streams: usize) -> Result<(), KernelError> {
         return Ok(());
     }
     Err(KernelError::Shape { what: "residual streams", value: streams, rule: "1 to 8" })
+}
+
+/// An error unless `x` has streams for all rows of `out`.
+fn mixes(x: &[f32], streams: usize, width: usize, out: &[f32]) -> Result<(), KernelError> {
+    streams_fit(streams)?;
+    let rows = out.len() / width.max(1);
+    KernelError::length("mixed streams", rows * width, out.len())?;
+    KernelError::length("streams", rows * streams * width, x.len())
 }
 
 /// The sum of squares.
