@@ -2,6 +2,12 @@
 //!
 //! Nothing here names a device, a batch or a cache page. `layers/` turns these definitions into a program of ops.
 
+mod ffn;
+mod windowed;
+
+pub use ffn::{Act, Dense, Ffn, Groups, Moe, Router, Scores, Shared};
+pub use windowed::{Candidates, Choice, Summaries, Windowed};
+
 /// A decoder: embedding, layers, final norm, head.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
@@ -24,8 +30,8 @@ pub struct ModelDef {
     pub embedding_scale: f32,
     /// How many rows of the width the residual has for each token, where that is more than one.
     pub streams: Option<Streams>,
-    /// Hashed n-grams that one layer adds to the streams.
-    pub ngrams: Option<Ngrams>,
+    /// Hashed n-grams that layers add to the streams.
+    pub ngrams: Vec<Ngrams>,
     /// A block that guesses the token after the next, where the file has one.
     pub draft: Option<NextToken>,
     /// Beginnings of the names of tensors that are there for something else than this program.
@@ -75,11 +81,25 @@ pub enum Mixing {
         rounds: usize,
         /// Added to weights and to the sums they are divided by.
         eps: f32,
+        /// Which weights a part, and the head, reads with.
+        reading: Reading,
     },
 }
 
+/// Which weights of hyper-connections streams are read with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Reading {
+    /// A part with its own, the head with the mean.
+    Own,
+    /// A part with its own, the head with weights that have tensors of their own (DeepSeek-V4).
+    OwnAndHead,
+    /// A part with those of the part before, as the head does (DeepSeek-V4.1).
+    Lagged,
+}
+
 /// Rows of a table by hashes of the newest tokens, two of them and more, which are added to the streams before one layer
-/// (per-layer embedding of Qwen3.8).
+/// (per-layer embedding of Qwen3.8; engrams of DeepSeek-V4.1).
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Ngrams {
@@ -91,10 +111,27 @@ pub struct Ngrams {
     pub multipliers: Vec<u64>,
     /// Of every head, those of the shortest n-grams first: its part of the table, as first row and rows.
     pub heads: Vec<(u64, u64)>,
-    /// A token that n-grams do not reach across; also what is before the first.
+    /// What is before the first token.
     pub boundary: u32,
-    /// Positions that the convolution over the values sees, as many apart as the longest n-gram has tokens.
-    pub taps: usize,
+    /// Whether n-grams do not reach across such a token.
+    pub cuts: bool,
+    /// Of every token the number that stands for it, if that is another.
+    pub folded: Option<Vec<u32>>,
+    /// What becomes of the table's rows.
+    pub kind: NgramKind,
+}
+
+/// What becomes of rows of a table of n-grams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NgramKind {
+    /// One table for the model; a convolution over the values follows.
+    PerLayer {
+        /// Positions that it sees, as many apart as the longest n-gram has tokens.
+        taps: usize,
+    },
+    /// A table for each layer; nothing follows.
+    Engram,
 }
 
 /// An index over blocks of positions, of which a row attends to those that fit best and to what comes after the last whole block
@@ -160,6 +197,8 @@ pub enum Mixer {
     Mla(Mla),
     /// Gated delta net.
     Delta(DeltaNet),
+    /// Attention to a window and to rows that stand for groups of positions.
+    Windowed(Windowed),
 }
 
 /// Grouped-query attention (Ainslie et al., 2023): query head `h` reads key/value head `h / (heads / kv_heads)`.
@@ -342,105 +381,6 @@ pub enum Scaling {
         /// Multiplies the attention temperature of the paper.
         attention_factor: f32,
     },
-}
-
-/// Position-wise part of a layer.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub enum Ffn {
-    /// One gated network for every token.
-    Dense(Dense),
-    /// Routed experts.
-    Moe(Moe),
-}
-
-/// `down(act(gate n) * (up n))` (Shazeer, 2020).
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct Dense {
-    /// Width between up and down.
-    pub width: usize,
-    /// Activation of the gate.
-    pub act: Act,
-}
-
-/// Activation of a gated network.
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[non_exhaustive]
-pub enum Act {
-    /// `z / (1 + exp(-z))`.
-    Silu,
-    /// `z/2 (1 + tanh(sqrt(2/pi) (z + 0.044715 z^3)))` (Hendrycks and Gimpel, 2016).
-    GeluTanh,
-    /// SiLU of a gate that is at most the limit, times a value that is within it on both sides.
-    ClampedSilu {
-        /// The limit.
-        limit: f32,
-    },
-}
-
-/// Routed experts: every token goes through `used` of `experts` gated networks.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct Moe {
-    /// Networks in a layer.
-    pub experts: usize,
-    /// Networks per token.
-    pub used: usize,
-    /// Width of one network.
-    pub width: usize,
-    /// How experts are chosen and weighted.
-    pub router: Router,
-    /// Activation of the gate.
-    pub act: Act,
-    /// A network every token goes through beside the routed ones.
-    pub shared: Option<Shared>,
-}
-
-/// A network beside routed experts.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct Shared {
-    /// The network.
-    pub network: Dense,
-    /// Whether its result is multiplied by the sigmoid of one product with the token's row.
-    pub gate: bool,
-}
-
-/// How experts are chosen and weighted: the `used` of the largest scores; equal ones go to the lower index.
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[non_exhaustive]
-pub struct Router {
-    /// Logits into scores.
-    pub scores: Scores,
-    /// Whether the kept weights are divided by their sum.
-    pub renormalize: bool,
-    /// Multiplies the weights.
-    pub scale: f32,
-    /// Added to scores for the choice, not to the weights (`exp_probs_b.bias`).
-    pub bias: Bias,
-    /// Limits the choice to some groups of neighbouring experts.
-    pub groups: Option<Groups>,
-}
-
-/// Logits of a router into scores.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Scores {
-    /// Softmax over all experts.
-    Softmax,
-    /// Sigmoid of each.
-    Sigmoid,
-}
-
-/// Groups of neighbouring experts: experts are chosen from those whose two largest scores have the largest sums (DeepSeek-V3, 2024).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Groups {
-    /// All of them; divides the experts.
-    pub count: usize,
-    /// Those that experts are chosen from.
-    pub used: usize,
 }
 
 impl ModelDef {

@@ -3,198 +3,17 @@
 //! The list is made once, when the plan is made; a step of T rows runs it from front to back. An op is as much work
 //! as one kernel of a card can do: six a layer for a mixture-of-experts decoder.
 
-use bloomery_kernels::cpu::{IndexShape, KernelError, KvShape, KvType};
+mod parts;
 
-use crate::def::{Act, DeltaNet, Ngrams, Norm, Rope, Router};
+use bloomery_kernels::cpu::{KernelError, KvType};
+
 use crate::units::Bytes;
-use crate::weights::{HeadsId, MatrixId, StackId, VectorId, Weights};
+use crate::weights::{HeadsId, MatrixId, VectorId, Weights};
 
-/// How many rows of a step a buffer holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Rows {
-    /// One for every token of the step.
-    All,
-    /// One for every token whose logits are wanted.
-    Outputs,
-}
-
-/// A buffer of f32 rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Buffer {
-    pub(crate) index: usize,
-    pub(crate) cols: usize,
-    pub(crate) rows: Rows,
-}
-
-/// A norm and its gain.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Gain {
-    pub(crate) norm: Norm,
-    pub(crate) gain: VectorId,
-}
-
-/// One of several products of the same rows.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Projection {
-    pub(crate) weight: MatrixId,
-    pub(crate) bias: Option<VectorId>,
-    pub(crate) out: Buffer,
-    /// Adds to `out` (the residual) instead of replacing it.
-    pub(crate) accumulate: bool,
-}
-
-/// An attention layer as the ops see it: plain heads, or latents that all query heads share.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Attention {
-    /// Query heads, a multiple of `kv_heads`.
-    pub(crate) heads: usize,
-    pub(crate) kv_heads: usize,
-    pub(crate) key_dim: usize,
-    pub(crate) value_dim: usize,
-    /// Multiplies scores.
-    pub(crate) scale: f32,
-    /// Positions that a row sees, its own included.
-    pub(crate) window: Option<usize>,
-    pub(crate) rope: Rope,
-    /// The dimension of a query or key at which the turning part begins.
-    pub(crate) rope_first: usize,
-    pub(crate) q_norm: Option<Gain>,
-    pub(crate) k_norm: Option<Gain>,
-    pub(crate) factors: Option<VectorId>,
-    /// What chooses the positions that rows see.
-    pub(crate) index: Option<IndexId>,
-}
-
-impl Attention {
-    /// The cache this layer needs.
-    pub(crate) fn cache_shape(&self, kv: KvType) -> Result<KvShape, KernelError> {
-        KvShape::new(self.kv_heads, (self.key_dim, kv), (self.value_dim, kv))
-    }
-}
-
-/// An index over blocks of positions, and its small tensors.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Index {
-    pub(crate) heads: usize,
-    pub(crate) width: usize,
-    /// Positions of a block.
-    pub(crate) block: usize,
-    /// Blocks that a row sees.
-    pub(crate) keep: usize,
-    pub(crate) pooling: Pooling,
-}
-
-/// From keys of positions to the key of their block.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Pooling {
-    /// Their mean, normed and turned. Queries are normed and turned too.
-    Mean { q_norm: Gain, k_norm: Gain, rope: Rope },
-    /// A sum weighed by gates, of keys after a layer norm of this gain, bias and epsilon; the last is added to gates.
-    Softmax { norm: (VectorId, VectorId, f32), bias: VectorId },
-}
-
-impl Index {
-    /// The cache this index needs.
-    pub(crate) fn shape(&self) -> Result<IndexShape, KernelError> {
-        IndexShape::new(self.width, matches!(self.pooling, Pooling::Softmax { .. }), self.block)
-    }
-}
-
-/// Index into [`Program::indexes`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct IndexId(pub(crate) usize);
-
-/// Hyper-connections of one part of a layer.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Hyper {
-    pub(crate) streams: usize,
-    /// Three values.
-    pub(crate) scale: VectorId,
-    pub(crate) base: VectorId,
-    /// Of all streams together.
-    pub(crate) norm: Norm,
-    pub(crate) eps: f32,
-    pub(crate) rounds: usize,
-}
-
-/// What a layer adds to the streams by hashes of tokens.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct NgramLayer {
-    pub(crate) hash: Ngrams,
-    pub(crate) table: MatrixId,
-    pub(crate) streams: usize,
-    /// Of a stream.
-    pub(crate) width: usize,
-    pub(crate) key_norm: Gain,
-    pub(crate) query_norm: Gain,
-    pub(crate) conv_norm: Gain,
-    /// `[streams][width][taps]`, the newest position's tap last.
-    pub(crate) conv: VectorId,
-}
-
-impl NgramLayer {
-    /// Rows between the taps of the convolution: as many as the longest n-gram has tokens.
-    pub(crate) fn dilation(&self) -> usize {
-        self.hash.multipliers.len()
-    }
-
-    /// Values that a sequence keeps: the rows of all streams that the convolution sees before the next.
-    pub(crate) fn state_len(&self) -> usize {
-        self.dilation() * (self.hash.taps - 1) * self.streams * self.width
-    }
-}
-
-/// Queries, keys and values of a delta net.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Qkv {
-    /// One after the other in each row.
-    Joined(Buffer),
-    Apart([Buffer; 3]),
-}
-
-/// A delta layer and its small tensors.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Delta {
-    pub(crate) net: DeltaNet,
-    /// `[channels][taps]`, the newest position's tap last: of all channels, or of queries, keys and values.
-    pub(crate) conv: Vec<VectorId>,
-    /// `-exp(A_log)` of every value head.
-    pub(crate) decay: VectorId,
-    /// Added to `alpha`.
-    pub(crate) dt: VectorId,
-    /// Of every value head's result: `head_dim` values.
-    pub(crate) norm: Gain,
-}
-
-/// Index into [`Program::deltas`], which is also the number of the layer's part of a state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct DeltaId(pub(crate) usize);
-
-/// Index into [`Program::attentions`], which is also the number of the layer's key/value cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct AttentionId(pub(crate) usize);
-
-/// The three projections of all experts of a layer.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct ExpertStacks {
-    pub(crate) gate: StackId,
-    pub(crate) up: StackId,
-    pub(crate) down: StackId,
-    pub(crate) act: Act,
-}
-
-/// The three projections of one gated network.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Gated {
-    pub(crate) gate: MatrixId,
-    pub(crate) up: MatrixId,
-    pub(crate) down: MatrixId,
-    pub(crate) act: Act,
-    /// A vector whose product with the row, through a sigmoid, multiplies the result.
-    pub(crate) share: Option<VectorId>,
-    /// Adds to `out` (the residual) instead of replacing it.
-    pub(crate) accumulate: bool,
-}
+pub(crate) use parts::{
+    Attended, Attention, AttentionId, Buffer, Candidates, Delta, DeltaId, ExpertStacks, Gain, Gated, Group,
+    GroupId, Hyper, Index, IndexId, NgramConv, NgramId, NgramLayer, Pooling, Projection, Qkv, Routing, Rows,
+};
 
 /// One fused op. Buffers are read and written row by row; `x` and `out` of one op never overlap except where named.
 #[derive(Debug, Clone, PartialEq)]
@@ -205,8 +24,22 @@ pub(crate) enum Op {
     Project { x: Buffer, norm: Option<Gain>, parts: Vec<Projection> },
     /// Head norms and rotary embedding of `q` and `k` in place, then `k` and `v` into the cache.
     RopeAppend { q: Buffer, k: Buffer, v: Buffer, attention: AttentionId },
+    /// The same, keys being values too.
+    SharedAppend { q: Buffer, k: Buffer, attention: AttentionId },
     /// Causal attention of every row over its sequence's cache.
     Attend { q: Buffer, attention: AttentionId, out: Buffer },
+    /// The same over a part of what rows see, which may be nothing.
+    AttendPart { q: Buffer, attention: AttentionId, out: Attended },
+    /// Attention over both parts at once, with a sink for every head.
+    Blend { parts: [Attended; 2], sinks: VectorId, out: Buffer },
+    /// Turns the last values of heads back, by the rotation of the layer.
+    TurnBack { x: Buffer, attention: AttentionId },
+    /// `out[t]` = the row that stands for the group that ends at `t`; zeros where none does.
+    Summarise { values: Buffer, gates: Option<Buffer>, group: GroupId, out: Buffer },
+    /// Rows of groups, turned as at a group's first position, into the cache at its last.
+    SummaryAppend { rows: Buffer, positions: usize, attention: AttentionId },
+    /// Lets rows see the last positions of all whole groups in the next [`AttendPart`](Self::AttendPart).
+    SelectEnds { positions: usize },
     /// `x *= sigmoid(gate)`, value by value.
     Gate { x: Buffer, gate: Buffer },
     /// `out[t][h] = [W_h q[t][h][..nope] ; q[t][h][nope..]]`: queries as products with latents.
@@ -238,7 +71,7 @@ pub(crate) enum Op {
     /// Keys of positions, and gates where there are any, into an index; keys of the blocks that they complete.
     IndexAppend { keys: Buffer, gates: Option<Buffer>, index: IndexId },
     /// Chooses the blocks that each row sees in the next [`Attend`](Self::Attend); `q` may change.
-    Select { q: Buffer, weights: Option<Buffer>, index: IndexId },
+    Select { q: Buffer, weights: Option<Buffer>, index: IndexId, candidates: Candidates },
     /// `out = norm(x)`, stream by stream.
     StreamNorm { x: Buffer, norm: Gain, streams: usize, out: Buffer },
     /// `x = silu(scale x)`.
@@ -247,16 +80,18 @@ pub(crate) enum Op {
     GatedMean { x: Buffer, gate: Buffer, streams: usize, out: Buffer },
     /// `x[t][s] += 2 sigmoid(weights[t][s] / streams) y[t]`.
     Inject { y: Buffer, weights: Buffer, streams: usize, x: Buffer },
-    /// Logits of hyper-connections into weights, and what they read of `x`.
-    HyperRead { x: Buffer, weights: Buffer, hyper: Hyper, out: Buffer },
+    /// Logits of hyper-connections into weights, and what those in `from` read of `x`; the new ones, if there are none.
+    HyperRead { x: Buffer, weights: Buffer, from: Option<Buffer>, hyper: Hyper, out: Buffer },
+    /// What weights that are there already read of `x`.
+    HyperLast { x: Buffer, weights: Buffer, streams: usize, out: Buffer },
     /// `x[t][j] = write[j] y[t] + sum over i of mix[i][j] x[t][i]`.
     HyperWrite { y: Buffer, weights: Buffer, hyper: Hyper, x: Buffer },
     /// `out[t]` = the mean of the streams of `x[t]`.
     StreamMean { x: Buffer, streams: usize, out: Buffer },
-    /// `out[t]` = rows of the [table](Program::ngrams) by hashes of token `t` and those before, side by side.
-    Ngrams { out: Buffer },
+    /// `out[t]` = rows of a table by hashes of token `t` and those before, side by side.
+    Ngrams { ngrams: NgramId, out: Buffer },
     /// What keys and values from those rows add to the streams of `x`.
-    NgramMix { key: Buffer, value: Buffer, x: Buffer },
+    NgramMix { ngrams: NgramId, key: Buffer, value: Buffer, x: Buffer },
     /// `normed = norm(x)`, and the experts of every row by its router logits. Without a norm `normed` is `x`.
     Route { x: Buffer, norm: Option<Gain>, normed: Buffer, router: Routing, used: usize },
     /// `out[t] += sum over the row's experts`.
@@ -277,19 +112,21 @@ impl Op {
             | Self::ScaledSilu { .. }
             | Self::GatedMean { .. }
             | Self::Inject { .. } => "residual streams behind gates",
-            Self::HyperRead { .. } | Self::HyperWrite { .. } | Self::StreamMean { .. } => "hyper-connections",
+            Self::HyperRead { .. }
+            | Self::HyperLast { .. }
+            | Self::HyperWrite { .. }
+            | Self::StreamMean { .. } => "hyper-connections",
+            Self::SharedAppend { .. }
+            | Self::AttendPart { .. }
+            | Self::Blend { .. }
+            | Self::TurnBack { .. }
+            | Self::Summarise { .. }
+            | Self::SummaryAppend { .. }
+            | Self::SelectEnds { .. } => "attention to rows that stand for groups of positions",
             Self::Ngrams { .. } | Self::NgramMix { .. } => "hashed n-grams",
             _ => "a part of this model",
         }
     }
-}
-
-/// How a layer routes.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Routing {
-    pub(crate) weight: MatrixId,
-    pub(crate) bias: Option<VectorId>,
-    pub(crate) spec: Router,
 }
 
 /// A model, ready for a backend.
@@ -301,7 +138,8 @@ pub(crate) struct Program {
     pub(crate) attentions: Vec<Attention>,
     pub(crate) deltas: Vec<Delta>,
     pub(crate) indexes: Vec<Index>,
-    pub(crate) ngrams: Option<NgramLayer>,
+    pub(crate) groups: Vec<Group>,
+    pub(crate) ngrams: Vec<NgramLayer>,
     /// Where the logits of the output rows end up.
     pub(crate) logits: Buffer,
     pub(crate) hidden: Hidden,
@@ -341,7 +179,14 @@ impl Program {
             match op {
                 Op::Embed { .. }
                 | Op::RopeAppend { .. }
+                | Op::SharedAppend { .. }
                 | Op::Attend { .. }
+                | Op::AttendPart { .. }
+                | Op::Blend { .. }
+                | Op::TurnBack { .. }
+                | Op::Summarise { .. }
+                | Op::SummaryAppend { .. }
+                | Op::SelectEnds { .. }
                 | Op::Gate { .. }
                 | Op::LatentAppend { .. }
                 | Op::Delta { .. }
@@ -358,6 +203,7 @@ impl Program {
                 | Op::GatedMean { .. }
                 | Op::Inject { .. }
                 | Op::HyperRead { .. }
+                | Op::HyperLast { .. }
                 | Op::HyperWrite { .. }
                 | Op::StreamMean { .. }
                 | Op::Ngrams { .. }
@@ -423,7 +269,7 @@ impl Program {
     pub(crate) fn state_len(&self) -> usize {
         let carried = self.draft.as_ref().map_or(0, |draft| draft.carried);
         let deltas: usize = self.deltas.iter().map(|delta| delta.net.state_len()).sum();
-        deltas + self.ngrams.as_ref().map_or(0, NgramLayer::state_len) + carried
+        deltas + self.ngrams.iter().map(NgramLayer::state_len).sum::<usize>() + carried
     }
 
     /// The same in bytes.
@@ -431,7 +277,7 @@ impl Program {
         Bytes::of(self.state_len(), size_of::<f32>())
     }
 
-    /// Bytes of a page of keys and values of all attention layers, and of their indexes.
+    /// Bytes of a page of keys and values of all attention layers, of their indexes and of groups that are open.
     pub(crate) fn page_bytes(&self, kv: KvType) -> Result<Bytes, KernelError> {
         let caches = self.attentions.iter().map(|attention| {
             let shape = attention.cache_shape(kv)?;
@@ -439,7 +285,9 @@ impl Program {
         });
         let indexes =
             self.indexes.iter().map(|index| Ok(Bytes::of(index.shape()?.page_len(), size_of::<f32>())));
-        caches.chain(indexes).sum()
+        let groups =
+            self.groups.iter().map(|group| Ok(Bytes::of(group.shape()?.page_len(), size_of::<f32>())));
+        caches.chain(indexes).chain(groups).sum()
     }
 
     /// Bytes of all buffers for steps of `rows` rows of which `outputs` want logits.

@@ -23,6 +23,10 @@ pub(crate) struct StackId(usize);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct VectorId(usize);
 
+/// Numbers that are no weights: experts by token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct NumbersId(usize);
+
 /// One small matrix for each head of a layer, which backends keep as floats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct HeadsId(usize);
@@ -127,7 +131,25 @@ pub(crate) struct Weights {
     matrices: Vec<View>,
     stacks: Vec<View>,
     heads: Vec<Heads>,
-    vectors: Vec<Tensor>,
+    vectors: Vec<Vector>,
+    numbers: Vec<Vec<u32>>,
+}
+
+/// Where the values of a vector are.
+#[derive(Debug)]
+enum Vector {
+    File(Tensor),
+    /// So many, all 1: the gain of a norm that has none.
+    Ones(usize),
+}
+
+impl Vector {
+    fn len(&self) -> usize {
+        match self {
+            Self::File(tensor) => tensor.elements() as usize,
+            Self::Ones(len) => *len,
+        }
+    }
 }
 
 impl Weights {
@@ -187,8 +209,15 @@ impl Weights {
 
     /// The values of a vector, in f32.
     pub(crate) fn vector(&self, gguf: &Gguf, id: VectorId) -> Result<Vec<f32>, LoadError> {
-        let tensor = &self.vectors[id.0];
-        floats(tensor, &[gguf.data(tensor)])
+        match &self.vectors[id.0] {
+            Vector::File(tensor) => floats(tensor, &[gguf.data(tensor)]),
+            Vector::Ones(len) => Ok(vec![1.0; *len]),
+        }
+    }
+
+    /// The numbers of all rows, one row after the other.
+    pub(crate) fn numbers(&self, id: NumbersId) -> &[u32] {
+        &self.numbers[id.0]
     }
 
     /// Every matrix, in the order of their ids.
@@ -235,7 +264,7 @@ impl Weights {
     }
 
     pub(crate) fn vector_bytes(&self) -> Bytes {
-        self.vectors.iter().map(|tensor| Bytes::of(tensor.elements() as usize, 4)).sum()
+        self.vectors.iter().map(|vector| Bytes::of(vector.len(), 4)).sum()
     }
 
     pub(crate) fn matrix_bytes(&self, id: MatrixId) -> Bytes {
@@ -244,7 +273,7 @@ impl Weights {
 
     #[cfg(feature = "cuda")]
     pub(crate) fn vector_len(&self, id: VectorId) -> usize {
-        self.vectors[id.0].elements() as usize
+        self.vectors[id.0].len()
     }
 
     #[cfg(feature = "cuda")]
@@ -416,8 +445,35 @@ impl<'g> Binder<'g> {
     /// All values of a tensor of these dimensions, innermost first.
     pub(crate) fn values(&mut self, name: &str, dims: &[usize]) -> Result<VectorId, LoadError> {
         let tensor = self.tensor(name, dims)?;
-        self.weights.vectors.push(tensor);
+        self.weights.vectors.push(Vector::File(tensor));
         Ok(VectorId(self.weights.vectors.len() - 1))
+    }
+
+    /// So many values, all 1.
+    pub(crate) fn ones(&mut self, len: usize) -> VectorId {
+        self.weights.vectors.push(Vector::Ones(len));
+        VectorId(self.weights.vectors.len() - 1)
+    }
+
+    /// Rows of `cols` numbers that are not below zero.
+    pub(crate) fn numbers(&mut self, name: &str, cols: usize) -> Result<NumbersId, LoadError> {
+        let missing = || LoadError::MissingTensor { name: name.to_owned() };
+        let tensor = self.gguf.tensor(name).ok_or_else(missing)?;
+        if tensor.format != Format::I32 {
+            return Err(LoadError::UnsupportedFormat { tensor: name.to_owned(), format: tensor.format });
+        }
+        let expected = vec![cols as u64, tensor.rows()];
+        if tensor.dims != expected {
+            return Err(LoadError::TensorShape {
+                name: name.to_owned(),
+                expected,
+                found: tensor.dims.clone(),
+            });
+        }
+        let words = self.gguf.data(tensor).as_chunks::<4>().0.iter().map(|&bytes| u32::from_le_bytes(bytes));
+        self.weights.numbers.push(words.collect());
+        self.used.insert(name.to_owned());
+        Ok(NumbersId(self.weights.numbers.len() - 1))
     }
 
     /// As [`values`](Self::values), where the file may have dimensions of 1 between.

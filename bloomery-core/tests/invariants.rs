@@ -46,6 +46,8 @@ fn threads_and_instruction_sets_do_not_show() {
         "qwen4exp-small-bf16",
         "glm5next-k-q4_k_m",
         "glm5next-small-bf16",
+        "deepseek4-small-bf16",
+        "deepseek41-k-q4_k",
     ];
     for fixture in names.map(Fixture::read) {
         let whole = bits(&all_logits(&engine(&fixture, 1), &fixture.ids, usize::MAX));
@@ -69,6 +71,8 @@ fn sessions_that_share_steps_do_not_see_each_other() {
         "deepseek2-k-q4_k_m",
         "qwen4exp-small-bf16",
         "glm5next-k-q4_k_m",
+        "deepseek4-k-q4_k_m",
+        "deepseek41-small-bf16",
     ];
     for fixture in names.map(Fixture::read) {
         let engine = engine(&fixture, 3);
@@ -102,6 +106,9 @@ fn forks_cuts_and_snapshots_continue_like_a_straight_run() {
         ("qwen4exp-k-q4_k_m", KvType::Q8_0),
         ("glm5next-small-bf16", KvType::F16),
         ("glm5next-k-q4_k_m", KvType::Q8_0),
+        ("deepseek4-small-bf16", KvType::F16),
+        ("deepseek41-small-bf16", KvType::F16),
+        ("deepseek41-k-q4_k", KvType::Q8_0),
     ];
     for (name, kv) in cases {
         let fixture = Fixture::read(name);

@@ -51,6 +51,8 @@ fn fast_numerics_stay_within_the_rounding_of_activations() {
             "bf16" if fixture.name.starts_with("deepseek2") => (0.4, 1.6e-3),
             "bf16" => (0.05, 2e-4),
             "q8_0" => (0.3, 1.2e-3),
+            // No other engine runs it: twice what the reference in float64 does (0.34, 5.1e-3) with activations rounded like ours.
+            _ if fixture.name == "deepseek41-k-q4_k" => (0.68, 1e-2),
             _ => (0.5, 3e-3),
         };
         assert!(abs <= abs_limit && divergence <= kld_limit, "{}: {abs:e}, KLD {divergence:e}", fixture.name);

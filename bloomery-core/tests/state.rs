@@ -18,6 +18,11 @@ const FORCED: Drafts = Drafts::Ngram(Ngram { most: 6, least: 1, longest: 3, shor
 /// Models with recurrent states: beside those of delta layers, one has a window of n-grams, and two have indexes in their pages.
 const ALL: [&str; 3] = ["qwen35moe-small-bf16", "qwen4exp-small-bf16", "glm5next-small-bf16"];
 
+/// Those, and models whose groups of positions are open in the middle of a page, and across pages.
+fn all_and_grouped() -> impl Iterator<Item = &'static str> {
+    ALL.into_iter().chain(["deepseek4-small-bf16", "deepseek41-small-bf16"])
+}
+
 fn builder(sessions: usize, context: usize) -> EngineBuilder {
     builder_of(ALL[0], sessions, context)
 }
@@ -57,7 +62,7 @@ fn step(session: &mut Session, token: u32) -> Vec<u32> {
 
 #[test]
 fn a_cut_at_every_length_gives_what_a_fresh_run_gives() {
-    ALL.into_iter().for_each(cut_at_every_length);
+    all_and_grouped().for_each(cut_at_every_length);
 }
 
 fn cut_at_every_length(model: &str) {
@@ -82,7 +87,7 @@ fn cut_at_every_length(model: &str) {
 
 #[test]
 fn an_edit_anywhere_gives_what_a_fresh_run_gives() {
-    ALL.into_iter().for_each(edit_anywhere);
+    all_and_grouped().for_each(edit_anywhere);
 }
 
 fn edit_anywhere(model: &str) {
@@ -105,7 +110,7 @@ fn edit_anywhere(model: &str) {
 
 #[test]
 fn sequences_in_one_step_do_not_meet() {
-    ALL.into_iter().for_each(sequences_in_one_step);
+    all_and_grouped().for_each(sequences_in_one_step);
 }
 
 fn sequences_in_one_step(model: &str) {
@@ -141,7 +146,7 @@ fn sequences_in_one_step(model: &str) {
 /// tokens do.
 #[test]
 fn long_prompts_may_be_cut_where_positions_are_chosen() {
-    for model in &ALL[1..] {
+    for model in all_and_grouped().skip(1) {
         let engine = load(builder_of(model, 1, 4096).step_rows(512));
         let text = ids(5, 2_300);
         let whole = fresh(&engine, &text);

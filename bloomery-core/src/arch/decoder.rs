@@ -169,7 +169,7 @@ impl<'a> Keys<'a> {
             head_bias: Bias::None,
             embedding_scale: 1.0,
             streams: None,
-            ngrams: None,
+            ngrams: Vec::new(),
             draft: None,
             reserved: Vec::new(),
         })

@@ -4,7 +4,7 @@
 use super::{Arch, Keys};
 use crate::def::{
     Act, Bias, Decay, DeltaNet, Dense, Ffn, Index, Layer, Mixer, Mixing, Mla, ModelDef, Moe, NextToken, Norm,
-    OutGate, Pairs, Pooling, Shared, Streams,
+    OutGate, Pairs, Pooling, Reading, Shared, Streams,
 };
 use crate::error::LoadError;
 
@@ -30,7 +30,7 @@ fn build(keys: &Keys<'_>) -> Result<ModelDef, LoadError> {
             1 => Mixer::Mla(mla.clone()),
             other => return Err(keys.unsupported("attention.head_count_kv", other, "0 or 1")),
         };
-        let (shared, routed) = (act(plain[index]), act(routed[index]));
+        let (shared, routed) = (Act::clamped(plain[index]), Act::clamped(routed[index]));
         let ffn = match index < leading {
             true => Ffn::Dense(Dense { width: keys.positive("feed_forward_length")?, act: shared }),
             false => Ffn::Moe(moe(keys, shared, routed)?),
@@ -41,6 +41,7 @@ fn build(keys: &Keys<'_>) -> Result<ModelDef, LoadError> {
     let mixing = Mixing::Hyper {
         rounds: keys.positive("hyper_connection.sinkhorn_iterations")?,
         eps: values.f32("hyper_connection.epsilon")?,
+        reading: Reading::Own,
     };
     let streams = Streams { count: keys.positive("hyper_connection.count")?, mixing };
     let draft = match drafting {
@@ -50,11 +51,6 @@ fn build(keys: &Keys<'_>) -> Result<ModelDef, LoadError> {
     // Of several blocks the first is the one that follows the trunk.
     let reserved = (count + 1..blocks).map(|block| format!("blk.{block}.")).collect();
     Ok(ModelDef { streams: Some(streams), draft, reserved, ..keys.model(layers)? })
-}
-
-/// A limit of 0 is none.
-fn act(limit: f32) -> Act {
-    if limit > 1e-6 { Act::ClampedSilu { limit } } else { Act::Silu }
 }
 
 fn mla(keys: &Keys<'_>, heads: usize) -> Result<Mla, LoadError> {

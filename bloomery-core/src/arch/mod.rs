@@ -2,6 +2,7 @@
 
 mod decoder;
 mod deepseek2;
+mod deepseek4;
 mod gemma3;
 mod glm5next;
 mod llama;
@@ -33,6 +34,8 @@ const ARCHITECTURES: &[Arch] = &[
     qwen35::DENSE,
     qwen35::CLEF,
     deepseek2::ARCH,
+    deepseek4::V4,
+    deepseek4::V41,
     gemma3::ARCH,
     qwen4exp::ARCH,
     glm5next::ARCH,

@@ -3,8 +3,8 @@
 use super::qwen35::{delta, kinds, sections};
 use super::{Arch, Keys};
 use crate::def::{
-    Act, DeltaNet, Dense, Ffn, Gqa, Index, Layer, Mixer, Mixing, ModelDef, Moe, NextToken, Ngrams, OutGate,
-    Pairs, Pooling, Router, Shared, Streams,
+    Act, DeltaNet, Dense, Ffn, Gqa, Index, Layer, Mixer, Mixing, ModelDef, Moe, NextToken, NgramKind, Ngrams,
+    OutGate, Pairs, Pooling, Router, Shared, Streams,
 };
 use crate::error::LoadError;
 
@@ -34,7 +34,7 @@ fn build(keys: &Keys<'_>) -> Result<ModelDef, LoadError> {
         None => None,
     };
     let ngrams = ngrams(keys)?;
-    if let Some(ngrams) = ngrams.as_ref().filter(|ngrams| is_delta.get(ngrams.layer) != Some(&true)) {
+    if let Some(ngrams) = ngrams.iter().find(|ngrams| is_delta.get(ngrams.layer) != Some(&true)) {
         return Err(keys.unsupported("ple.layers", ngrams.layer, "a layer with a delta net"));
     }
     let low_rank = keys.positive("hyper_connection.low_rank")?;
@@ -79,8 +79,8 @@ fn index(keys: &Keys<'_>, block: u32) -> Result<Option<Index>, LoadError> {
     }))
 }
 
-fn ngrams(keys: &Keys<'_>) -> Result<Option<Ngrams>, LoadError> {
-    let Some(layers) = keys.values().opt_u32s("ple.layers")? else { return Ok(None) };
+fn ngrams(keys: &Keys<'_>) -> Result<Vec<Ngrams>, LoadError> {
+    let Some(layers) = keys.values().opt_u32s("ple.layers")? else { return Ok(Vec::new()) };
     let [layer] = layers[..] else {
         return Err(keys.unsupported("ple.layers", format!("{layers:?}"), "one layer"));
     };
@@ -97,12 +97,14 @@ fn ngrams(keys: &Keys<'_>) -> Result<Option<Ngrams>, LoadError> {
         let found = format!("{} and {} of {heads} heads", starts.len(), sizes.len());
         return Err(keys.unsupported("ple.head_vocab_sizes", found, "a positive number for each head"));
     }
-    Ok(Some(Ngrams {
+    Ok(vec![Ngrams {
         layer: layer as usize,
         width: keys.positive("embedding_length_per_layer_input")?,
         multipliers,
         heads: starts.into_iter().zip(sizes).collect(),
         boundary: keys.values().u32("ple.eos_token_id")?,
-        taps: keys.positive("ple.conv_kernel")?,
-    }))
+        cuts: true,
+        folded: None,
+        kind: NgramKind::PerLayer { taps: keys.positive("ple.conv_kernel")? },
+    }])
 }

@@ -29,8 +29,10 @@ impl Keys<'_> {
         let scores = match self.opt_count("expert_gating_func")? {
             None | Some(0 | 1) => Scores::Softmax,
             Some(2) => Scores::Sigmoid,
+            Some(4) => Scores::SqrtSoftplus,
             Some(other) => {
-                return Err(self.unsupported("expert_gating_func", other, "1 (softmax) or 2 (sigmoid)"));
+                let supported = "1 (softmax), 2 (sigmoid) or 4 (root of softplus)";
+                return Err(self.unsupported("expert_gating_func", other, supported));
             }
         };
         // A scale of 0 is how converters write "none".
@@ -39,7 +41,8 @@ impl Keys<'_> {
             scale => scale,
         };
         let renormalize = self.values().opt_bool("expert_weights_norm")?.unwrap_or(false);
-        let router = Router { scores, renormalize, scale, bias: Bias::None, groups: self.groups(experts)? };
+        let groups = self.groups(experts)?;
+        let router = Router { scores, renormalize, scale, bias: Bias::None, groups, by_token: false };
         Ok(Moe { experts, used, width, router, act: Act::Silu, shared: None })
     }
 

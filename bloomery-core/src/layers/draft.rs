@@ -107,8 +107,8 @@ fn append<'d>(
     match mixer {
         Mixer::Gqa(gqa) => Ok(Appended::Heads(gqa, gqa::append(builder, scope, gqa, norm, x)?)),
         Mixer::Mla(mla) => Ok(Appended::Latents(mla, mla::append(builder, scope, mla, norm, x)?)),
-        Mixer::Delta(net) => {
-            let (key, value) = (format!("blk.{}", scope.index), format!("{net:?}"));
+        Mixer::Delta(_) | Mixer::Windowed(_) => {
+            let (key, value) = (format!("blk.{}", scope.index), format!("{mixer:?}"));
             Err(LoadError::UnsupportedConfig { key, value, supported: "attention" })
         }
     }

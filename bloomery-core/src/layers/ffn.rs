@@ -39,7 +39,11 @@ pub(super) fn routed(
     let normed = if norm.is_some() { builder.buffer("normed", scope.hidden, x.rows) } else { x };
     let weight = builder.bind.matrix(&scope.tensor("ffn_gate_inp.weight"), moe.experts, scope.hidden)?;
     let bias = builder.bind.bias(moe.router.bias, &scope.tensor("exp_probs_b.bias"), moe.experts)?;
-    let router = Routing { weight, bias, spec: moe.router };
+    let by_token = match moe.router.by_token {
+        true => Some(builder.bind.numbers(&scope.tensor("ffn_gate_tid2eid.weight"), moe.used)?),
+        false => None,
+    };
+    let router = Routing { weight, bias, by_token, spec: moe.router };
     builder.push(Op::Route { x, norm, normed, router, used: moe.used });
     let (gate, up) = gate_and_up(builder, scope, moe)?;
     let down_name = scope.tensor("ffn_down_exps.weight");

@@ -55,14 +55,13 @@ pub(super) fn append(
         ),
         None => (None, None),
     };
-    let (index, select) = match &gqa.index {
-        None => (None, None),
+    let select = match &gqa.index {
+        None => None,
         Some(index) => {
             let Pooling::Mean { norm: of_keys } = index.pooling else {
                 return Err(index::unsupported(scope, index, "means of keys"));
             };
-            let (index, select) = index::mean(builder, scope, index, (of_keys, &gqa.rope), (x, norm))?;
-            (Some(index), Some(select))
+            Some(index::mean(builder, scope, index, (of_keys, &gqa.rope), (x, norm))?)
         }
     };
     let attention = builder.attention(Attention {
@@ -77,7 +76,8 @@ pub(super) fn append(
         q_norm,
         k_norm,
         factors,
-        index,
+        sinks: None,
+        is_masked: select.is_some(),
     });
     builder.push(Op::RopeAppend { q, k, v, attention });
     Ok(Heads { q, gate, attention, select })

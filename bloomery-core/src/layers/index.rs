@@ -3,7 +3,7 @@
 use super::{Builder, Scope};
 use crate::def::{self, Norm, Rope};
 use crate::error::LoadError;
-use crate::program::{Buffer, Gain, Index, IndexId, Op, Pooling, Projection, Rows};
+use crate::program::{Buffer, Candidates, Gain, Index, IndexId, Op, Pooling, Projection, Rows};
 
 /// The index of keys whose mean is a block's, and the choice from it, which belongs before attention.
 pub(super) fn mean(
@@ -12,7 +12,7 @@ pub(super) fn mean(
     index: &def::Index,
     (norm, rope): (Norm, &Rope),
     (x, x_norm): (Buffer, Option<Gain>),
-) -> Result<(IndexId, Op), LoadError> {
+) -> Result<Op, LoadError> {
     let q_norm = builder.gain(&scope.tensor("indexer.q_norm.weight"), norm, index.width)?;
     let k_norm = builder.gain(&scope.tensor("indexer.k_norm.weight"), norm, index.width)?;
     let pooling = Pooling::Mean { q_norm, k_norm, rope: rope.clone() };
@@ -26,7 +26,7 @@ pub(super) fn mean(
     builder.push(Op::Project { x, norm: x_norm, parts });
     let id = add(builder, scope, index, pooling)?;
     builder.push(Op::IndexAppend { keys, gates: None, index: id });
-    Ok((id, Op::Select { q, weights: None, index: id }))
+    Ok(Op::Select { q, weights: None, index: id, candidates: Candidates::None })
 }
 
 /// As [`mean`], of keys that gates weigh. Queries are products of `latent`.
@@ -37,7 +37,7 @@ pub(super) fn weighed(
     eps: f32,
     (x, x_norm): (Buffer, Option<Gain>),
     (latent, latent_norm): (Buffer, Gain),
-) -> Result<(IndexId, Op), LoadError> {
+) -> Result<Op, LoadError> {
     let width = index.width;
     let gain = builder.bind.vector(&scope.tensor("indexer.k_norm.weight"), width)?;
     let shift = builder.bind.vector(&scope.tensor("indexer.k_norm.bias"), width)?;
@@ -68,7 +68,7 @@ pub(super) fn weighed(
     builder.push(Op::Project { x: latent, norm: Some(latent_norm), parts: vec![part] });
     let id = add(builder, scope, index, pooling)?;
     builder.push(Op::IndexAppend { keys, gates: Some(gates), index: id });
-    Ok((id, Op::Select { q, weights: Some(weights), index: id }))
+    Ok(Op::Select { q, weights: Some(weights), index: id, candidates: Candidates::None })
 }
 
 /// The refusal of a pooling that does not go with the attention.
@@ -84,7 +84,12 @@ fn add(
     pooling: Pooling,
 ) -> Result<IndexId, LoadError> {
     let def::Index { heads, width, block, keep, .. } = *index;
-    let index = Index { heads, width, block, keep, pooling };
+    checked(builder, scope, Index { heads, width, block, keep, pooling })
+}
+
+/// An index of a shape that there are kernels for.
+pub(super) fn checked(builder: &mut Builder<'_>, scope: &Scope, index: Index) -> Result<IndexId, LoadError> {
+    let Index { width, block, .. } = index;
     index.shape().map_err(|_| LoadError::UnsupportedConfig {
         key: scope.tensor("indexer"),
         value: format!("{width} values, blocks of {block} positions"),

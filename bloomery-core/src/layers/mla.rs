@@ -41,14 +41,13 @@ pub(super) fn append(
     let q = builder.buffer("q", heads * (nope + turning), Rows::All);
     let kv = builder.buffer("kv", key_dim, Rows::All);
     let latent_row = project(builder, scope, mla, norm, (x, q, kv))?;
-    let (index, select) = match (&mla.index, latent_row) {
-        (None, _) => (None, None),
+    let select = match (&mla.index, latent_row) {
+        (None, _) => None,
         (Some(index), Some(latent_row)) => {
             let Pooling::Softmax { eps } = index.pooling else {
                 return Err(index::unsupported(scope, index, "keys that gates weigh"));
             };
-            let (index, select) = index::weighed(builder, scope, index, eps, (x, norm), latent_row)?;
-            (Some(index), Some(select))
+            Some(index::weighed(builder, scope, index, eps, (x, norm), latent_row)?)
         }
         (Some(_), None) => return Err(LoadError::MissingTensor { name: scope.tensor("attn_q_a.weight") }),
     };
@@ -67,7 +66,8 @@ pub(super) fn append(
         q_norm: None,
         k_norm: None,
         factors: None,
-        index,
+        sinks: None,
+        is_masked: select.is_some(),
     });
     let norm = builder.gain(&scope.tensor("attn_kv_a_norm.weight"), mla.norm, latent)?;
     builder.push(Op::LatentAppend { q: absorbed, kv, norm, attention });

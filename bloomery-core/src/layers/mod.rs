@@ -9,6 +9,7 @@ mod kda;
 mod mla;
 mod ngrams;
 mod streams;
+mod windowed;
 
 use std::collections::HashMap;
 
@@ -17,8 +18,8 @@ use bloomery_gguf::Gguf;
 use crate::def::{Decay, Ffn, Mixer, Mixing, ModelDef, Norm};
 use crate::error::LoadError;
 use crate::program::{
-    Attention, AttentionId, Buffer, Delta, DeltaId, Draft, Gain, Hidden, Index, IndexId, NgramLayer, Op,
-    Program, Projection, Rows,
+    Attention, AttentionId, Buffer, Delta, DeltaId, Draft, Gain, Group, GroupId, Hidden, Index, IndexId,
+    NgramId, NgramLayer, Op, Program, Projection, Rows,
 };
 use crate::weights::{Binder, MatrixId, VectorId, Weights};
 
@@ -47,6 +48,7 @@ pub(crate) fn compile(def: &ModelDef, gguf: &Gguf) -> Result<(Program, Weights),
             }
         };
     }
+    builder.shared.check(def)?;
     // A file without a head of its own ties it to the embedding.
     let weight = match builder.bind.has("output.weight") {
         true => builder.bind.matrix("output.weight", def.vocab, def.hidden)?,
@@ -98,6 +100,7 @@ fn mixer(
             Decay::Head => delta::emit(builder, scope, net, norm, x),
             Decay::Channel { .. } => kda::emit(builder, scope, net, norm, x),
         },
+        Mixer::Windowed(windowed) => windowed::emit(builder, scope, windowed, norm, x),
     }
 }
 
@@ -149,7 +152,10 @@ struct Builder<'g> {
     attentions: Vec<Attention>,
     deltas: Vec<Delta>,
     indexes: Vec<Index>,
-    ngrams: Option<NgramLayer>,
+    groups: Vec<Group>,
+    ngrams: Vec<NgramLayer>,
+    /// What layers share with later ones.
+    shared: windowed::Shared,
 }
 
 impl<'g> Builder<'g> {
@@ -162,7 +168,9 @@ impl<'g> Builder<'g> {
             attentions: Vec::new(),
             deltas: Vec::new(),
             indexes: Vec::new(),
-            ngrams: None,
+            groups: Vec::new(),
+            ngrams: Vec::new(),
+            shared: windowed::Shared::default(),
         }
     }
 
@@ -197,6 +205,16 @@ impl<'g> Builder<'g> {
     fn index(&mut self, index: Index) -> IndexId {
         self.indexes.push(index);
         IndexId(self.indexes.len() - 1)
+    }
+
+    fn group(&mut self, group: Group) -> GroupId {
+        self.groups.push(group);
+        GroupId(self.groups.len() - 1)
+    }
+
+    fn ngrams(&mut self, layer: NgramLayer) -> NgramId {
+        self.ngrams.push(layer);
+        NgramId(self.ngrams.len() - 1)
     }
 
     /// The end of a mixer: `x += W out`, in the last layer for the rows whose logits are wanted. Returns the residual to go on with.
@@ -254,7 +272,9 @@ impl<'g> Builder<'g> {
         draft: Option<Draft>,
     ) -> Result<(Program, Weights), LoadError> {
         let weights = self.bind.finish(&def.architecture, &def.reserved)?;
-        let Self { ops, buffers, attentions, deltas, indexes, ngrams, .. } = self;
-        Ok((Program { ops, buffers, attentions, deltas, indexes, ngrams, logits, hidden, draft }, weights))
+        let Self { ops, buffers, attentions, deltas, indexes, groups, ngrams, .. } = self;
+        let program =
+            Program { ops, buffers, attentions, deltas, indexes, groups, ngrams, logits, hidden, draft };
+        Ok((program, weights))
     }
 }

@@ -1,9 +1,9 @@
 //! Residual streams: what the parts of a layer read of them, and how their results get back.
 
 use super::{Builder, Join, Scope, feed_forward, mixer, ngrams};
-use crate::def::{Mixing, ModelDef, Norm, Streams};
+use crate::def::{Mixing, ModelDef, Norm, Reading, Streams};
 use crate::error::LoadError;
-use crate::program::{Buffer, Gain, Hyper, Op, Projection};
+use crate::program::{Buffer, Gain, Hyper, Op, Projection, Rows};
 
 /// Where the result of a part goes.
 #[derive(Clone, Copy)]
@@ -35,7 +35,7 @@ pub(super) fn layer(
     mut x: Buffer,
 ) -> Result<Buffer, LoadError> {
     let layer = &def.layers[scope.index];
-    if let Some(hash) = def.ngrams.as_ref().filter(|ngrams| ngrams.layer == scope.index) {
+    for hash in def.ngrams.iter().filter(|ngrams| ngrams.layer == scope.index) {
         ngrams::emit(builder, &scope, hash, (streams.count, layer.norm), x)?;
     }
     let is_last = scope.last;
@@ -46,6 +46,10 @@ pub(super) fn layer(
     mixer(builder, &Scope { join: Join::Streams(site), ..scope }, &layer.mixer, norm, read)?;
     if is_last {
         x = builder.take(x, "x");
+        // The part after it reads with weights of this one.
+        if let Some(weights) = lagged(builder, streams, "hc_ffn", Rows::All) {
+            builder.take(weights, CONNECTIONS[0]);
+        }
     }
     let (read, site) = self::read(builder, &scope, streams, layer.norm, ("hc_ffn", x))?;
     let norm = part_norm(builder, &scope, def, streams, layer.ffn_norm)?;
@@ -70,6 +74,23 @@ fn part_norm(
     }
 }
 
+/// Buffers of the weights of hyper-connections: of mixers, and of feed-forward parts.
+const CONNECTIONS: [&str; 2] = ["connections of mixers", "connections of feed-forward parts"];
+
+fn connections(name: &str) -> &'static str {
+    CONNECTIONS[usize::from(name != "hc_attn")]
+}
+
+fn is_lagged(streams: &Streams) -> bool {
+    matches!(streams.mixing, Mixing::Hyper { reading: Reading::Lagged, .. })
+}
+
+/// The weights of the part before, if the part reads with those.
+fn lagged(builder: &mut Builder<'_>, streams: &Streams, name: &str, rows: Rows) -> Option<Buffer> {
+    let before = CONNECTIONS[usize::from(name == "hc_attn")];
+    is_lagged(streams).then(|| builder.buffer(before, streams.count * (streams.count + 2), rows))
+}
+
 /// What a part reads, and where its result goes.
 pub(super) fn read(
     builder: &mut Builder<'_>,
@@ -87,9 +108,10 @@ pub(super) fn read(
             gated(builder, &prefix, (count, low_rank), norm, (x, Some(weights), out))?;
             Ok((out, Site { streams: x, weights, count, hyper: None }))
         }
-        Mixing::Hyper { rounds, eps } => {
+        Mixing::Hyper { rounds, eps, .. } => {
             let each = count * (count + 2);
-            let weights = builder.buffer("connections", each, x.rows);
+            let weights = builder.buffer(connections(name), each, x.rows);
+            let from = lagged(builder, streams, name, x.rows);
             let tensor = |part: &str| scope.tensor(&format!("{name}_{part}.weight"));
             let weight = builder.bind.matrix_floats(&tensor("fn"), each, x.cols)?;
             let part = Projection { weight, bias: None, out: weights, accumulate: false };
@@ -97,7 +119,13 @@ pub(super) fn read(
             let scale = builder.bind.vector(&tensor("scale"), 3)?;
             let base = builder.bind.vector(&tensor("base"), each)?;
             let hyper = Hyper { streams: count, scale, base, norm, eps, rounds };
-            builder.push(Op::HyperRead { x, weights, hyper, out });
+            // Before the first part no weights are there: all streams are the same.
+            let is_first = scope.index == 0 && name == "hc_attn";
+            let from = from.filter(|_| !is_first);
+            builder.push(Op::HyperRead { x, weights, from, hyper, out });
+            if is_first && is_lagged(streams) {
+                builder.push(Op::StreamMean { x, streams: count, out });
+            }
             Ok((out, Site { streams: x, weights, count, hyper: Some(hyper) }))
         }
     }
@@ -145,8 +173,26 @@ pub(super) fn head(
             gated(builder, prefix, (streams.count, low_rank), def.norm, (x, None, out))?;
             Ok((out, None))
         }
-        Mixing::Hyper { .. } => {
-            builder.push(Op::StreamMean { x, streams: streams.count, out });
+        Mixing::Hyper { rounds, eps, reading } => {
+            let count = streams.count;
+            match reading {
+                Reading::Own => builder.push(Op::StreamMean { x, streams: count, out }),
+                Reading::OwnAndHead => {
+                    let weights = builder.buffer("connections of the head", count, x.rows);
+                    let tensor = |part: &str| format!("{prefix}_{part}.weight");
+                    let weight = builder.bind.matrix_floats(&tensor("fn"), count, x.cols)?;
+                    let part = Projection { weight, bias: None, out: weights, accumulate: false };
+                    builder.push(Op::Project { x, norm: None, parts: vec![part] });
+                    let scale = builder.bind.vector(&tensor("scale"), 1)?;
+                    let base = builder.bind.vector(&tensor("base"), count)?;
+                    let hyper = Hyper { streams: count, scale, base, norm: def.norm, eps, rounds };
+                    builder.push(Op::HyperRead { x, weights, from: None, hyper, out });
+                }
+                Reading::Lagged => {
+                    let weights = builder.buffer(CONNECTIONS[1], count * (count + 2), x.rows);
+                    builder.push(Op::HyperLast { x, weights, streams: count, out });
+                }
+            }
             Ok((out, Some(builder.gain("output_norm.weight", def.norm, def.hidden)?)))
         }
     }

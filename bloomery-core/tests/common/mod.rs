@@ -42,8 +42,16 @@ pub(crate) const ON_CARD: [&str; 14] = [
 ];
 
 /// Those that no card runs yet.
-const ON_CPU: [&str; 4] =
-    ["qwen4exp-small-bf16", "qwen4exp-k-q4_k_m", "glm5next-small-bf16", "glm5next-k-q4_k_m"];
+const ON_CPU: [&str; 8] = [
+    "qwen4exp-small-bf16",
+    "qwen4exp-k-q4_k_m",
+    "glm5next-small-bf16",
+    "glm5next-k-q4_k_m",
+    "deepseek4-small-bf16",
+    "deepseek4-k-q4_k_m",
+    "deepseek41-small-bf16",
+    "deepseek41-k-q4_k",
+];
 
 /// Every one.
 pub(crate) fn all() -> impl Iterator<Item = Fixture> {

@@ -8,16 +8,22 @@
 //!
 //! Raw keys stay, so that a sequence which is cut in the middle of a block and goes on makes the block's key anew.
 
+mod choose;
+
 use super::kv::{PAGE, RowSlot};
 use super::lanes::{Kernel, LANES, Lanes, dispatch};
 use super::math::exp_one;
 use super::shared::Shared;
 use super::{Cpu, KernelError, Norm, RopeSpec, RopeTable, RowView};
+use choose::{Choice, Limits};
+
+pub use choose::{Candidates, Masks, Seen};
 
 /// Shape of one layer's index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct IndexShape {
     width: usize,
+    raw: bool,
     gates: bool,
     block: usize,
 }
@@ -36,7 +42,15 @@ impl IndexShape {
             let rule = "a divisor of 64";
             return Err(KernelError::Shape { what: "positions of an indexed block", value: block, rule });
         }
-        Ok(Self { width, gates, block })
+        Ok(Self { width, raw: true, gates, block })
+    }
+
+    /// Of blocks whose keys come as they are: those of positions are not kept.
+    ///
+    /// # Errors
+    /// Those of [`new`](Self::new).
+    pub fn of_blocks(width: usize, block: usize) -> Result<Self, KernelError> {
+        Ok(Self { raw: false, ..Self::new(width, false, block)? })
     }
 
     /// Values of a page.
@@ -47,7 +61,7 @@ impl IndexShape {
 
     /// Values of a page's keys and gates as they came.
     fn raw_len(&self) -> usize {
-        PAGE * self.width * if self.gates { 2 } else { 1 }
+        PAGE * self.width * (usize::from(self.raw) + usize::from(self.gates))
     }
 
     /// Where in a page the key of its block `block` is.
@@ -146,11 +160,35 @@ pub enum Pooling<'a> {
         /// Added to gates: `[positions of a block][width]`.
         bias: &'a [f32],
     },
+    /// That of its last position, which was made of all of them, turned as at the block's first one.
+    Made {
+        /// Before it is turned.
+        norm: Option<Norm<'a>>,
+        /// The rotation.
+        rope: &'a RopeSpec,
+        /// The value with which the turning part begins.
+        rope_first: usize,
+    },
 }
 
 impl Pooling<'_> {
     fn check(&self, shape: IndexShape) -> Result<(), KernelError> {
+        let made = matches!(self, Self::Made { .. });
+        if made == shape.raw {
+            let rule = "keys of blocks for an index of blocks alone";
+            return Err(KernelError::Shape { what: "pooled keys", value: usize::from(made), rule });
+        }
         match self {
+            Self::Made { norm, rope, rope_first } => {
+                let gain = norm.map_or(shape.width, |norm| norm.gain.len());
+                KernelError::length("gain of block keys", shape.width, gain)?;
+                let end = rope_first.saturating_add(rope.rotary);
+                if end > shape.width {
+                    let rule = "at most the width of an index key";
+                    return Err(KernelError::Shape { what: "end of the rotary part", value: end, rule });
+                }
+                Ok(())
+            }
             Self::Mean { norm, rope } => {
                 KernelError::length("gain of block keys", shape.width, norm.gain.len())?;
                 if rope.rotary > shape.width {
@@ -168,23 +206,6 @@ impl Pooling<'_> {
     }
 }
 
-/// Which positions rows see: bits as [`RowView::mask`] takes them.
-#[derive(Debug, Default)]
-pub struct Masks {
-    words: Vec<u64>,
-    /// First word and number of words of every row; none where it sees everything.
-    rows: Vec<(usize, usize)>,
-}
-
-impl Masks {
-    /// The bits of a row; none where it sees everything.
-    #[must_use]
-    pub fn row(&self, row: usize) -> Option<&[u64]> {
-        let &(first, len) = self.rows.get(row)?;
-        (len > 0).then(|| &self.words[first..first + len])
-    }
-}
-
 /// What rows look for in an index.
 #[derive(Debug, Clone, Copy)]
 pub struct IndexQuery<'a> {
@@ -198,6 +219,8 @@ pub struct IndexQuery<'a> {
     pub scale: f32,
     /// Blocks that a row sees.
     pub keep: usize,
+    /// What it sees of them.
+    pub seen: Seen,
 }
 
 impl Cpu {
@@ -229,7 +252,8 @@ impl Cpu {
         if let Pooling::Softmax { norm, .. } = pooling {
             keys.chunks_exact_mut(width).for_each(|key| norm.in_place(key));
         }
-        for (row, slot) in slots.iter().enumerate() {
+        let kept = if shape.raw { slots } else { &[] };
+        for (row, slot) in kept.iter().enumerate() {
             let page = &mut cache.values[slot.page as usize * page_len..][..page_len];
             let at = slot.offset as usize * width;
             page[at..at + width].copy_from_slice(&keys[row * width..][..width]);
@@ -240,7 +264,7 @@ impl Cpu {
         let ends = |row: &usize| (slots[*row].offset as usize + 1).is_multiple_of(shape.block);
         let ends: Vec<usize> = (0..slots.len()).filter(ends).collect();
         let table = match pooling {
-            Pooling::Mean { rope, .. } => {
+            Pooling::Mean { rope, .. } | Pooling::Made { rope, .. } => {
                 let first = |&row: &usize| (positions[row] + 1).saturating_sub(shape.block as u32);
                 Some(RopeTable::new(rope, &ends.iter().map(first).collect::<Vec<u32>>())?)
             }
@@ -254,6 +278,14 @@ impl Cpu {
             let rows = block * shape.block * width..(block + 1) * shape.block * width;
             let mut key = vec![0.0; width];
             match pooling {
+                Pooling::Made { norm, rope_first, .. } => {
+                    key.copy_from_slice(&keys[row * width..][..width]);
+                    if let Some(norm) = norm {
+                        let size = 1.0 / (super::streams::squares(&key) / width as f32 + norm.eps).sqrt();
+                        key.iter_mut().zip(norm.gain).for_each(|(x, gain)| *x = *x * size * gain);
+                    }
+                    table.iter().for_each(|table| table.turn(index, &mut key[*rope_first..]));
+                }
                 Pooling::Mean { norm, .. } => {
                     mean(&raw[rows], *norm, &mut key);
                     table.iter().for_each(|table| table.turn(index, &mut key));
@@ -269,7 +301,7 @@ impl Cpu {
     }
 
     /// Chooses for every row the `keep` whole blocks with the largest sums over heads of `weight max(q . key, 0)`, of equal
-    /// ones those that come first, and the positions behind the last whole block. Of rows with no more blocks, all.
+    /// ones those that come first; of rows with no more blocks, all. `candidates` are those of this call, or limit it.
     ///
     /// # Errors
     /// [`KernelError::Length`] for buffers that do not fit, [`KernelError::OutOfRange`] for a page of a row that is not there.
@@ -279,6 +311,7 @@ impl Cpu {
         cache: &IndexLayer<'_>,
         rows: &[RowView<'_>],
         masks: &mut Masks,
+        candidates: Candidates<'_>,
     ) -> Result<(), KernelError> {
         let shape = cache.shape;
         KernelError::length("index queries", rows.len() * query.heads * shape.width, query.q.len())?;
@@ -290,7 +323,8 @@ impl Cpu {
         let mut total = 0;
         for row in rows {
             let len = row.len as usize;
-            let pages = if len / shape.block > query.keep { len.div_ceil(PAGE) } else { 0 };
+            let is_part = len / shape.block > query.keep || (query.seen == Seen::Ends && shape.block > 1);
+            let pages = if is_part { len.div_ceil(PAGE) } else { 0 };
             KernelError::below("page of an indexed position", pages, row.pages.len() + 1)?;
             for &page in &row.pages[..pages] {
                 KernelError::below("cache page", page as usize, cache.pages)?;
@@ -300,6 +334,7 @@ impl Cpu {
         }
         words.clear();
         words.resize(total, 0);
+        let limits = Limits::new(candidates, rows, shape.block)?;
         let (words, parts) = (Shared::new(words), &*parts);
         let some: Vec<usize> = (0..rows.len()).filter(|&row| parts[row].1 > 0).collect();
         self.pool.run(some.len(), &|task| {
@@ -307,33 +342,22 @@ impl Cpu {
             let (first, len) = parts[row];
             // SAFETY: rows have different words.
             let words = unsafe { words.part(first..first + len) };
+            let view = rows[row];
+            let mut choice = Choice { block: shape.block, len: view.len as usize, seen: query.seen, words };
+            let blocks = choice.len / shape.block;
+            if blocks <= query.keep {
+                return choice.all();
+            }
             let heads = row * query.heads..(row + 1) * query.heads;
             let q = &query.q[heads.start * shape.width..heads.end * shape.width];
             let weights = query.weights.map(|weights| &weights[heads]);
-            let view = rows[row];
-            let mut scores = vec![0.0; view.len as usize / shape.block];
+            let mut scores = vec![0.0; blocks];
             let (cache, scale) = (*cache, query.scale);
             dispatch(self.isa, Score { cache, q, weights, scale, pages: view.pages, scores: &mut scores });
-            choose(&scores, query.keep, shape.block, view.len as usize, words);
+            limits.apply(row, &mut scores);
+            choice.best(&scores, query.keep);
         });
         Ok(())
-    }
-}
-
-/// Sets the bits of the chosen blocks, and of the positions behind the last.
-fn choose(scores: &[f32], keep: usize, block: usize, len: usize, words: &mut [u64]) {
-    let mut order: Vec<usize> = (0..scores.len()).collect();
-    let by = |a: &usize, b: &usize| scores[*b].total_cmp(&scores[*a]).then(a.cmp(b));
-    if keep > 0 {
-        order.select_nth_unstable_by(keep - 1, by);
-    }
-    let bits = u64::MAX >> (64 - block);
-    for &chosen in &order[..keep] {
-        let at = chosen * block;
-        words[at / PAGE] |= bits << (at % PAGE);
-    }
-    for at in scores.len() * block..len {
-        words[at / PAGE] |= 1 << (at % PAGE);
     }
 }
 

@@ -15,6 +15,7 @@ mod experts;
 mod ffn;
 mod gate;
 mod gemm;
+mod groups;
 mod index;
 mod isa;
 mod kv;
@@ -39,15 +40,18 @@ pub(crate) mod testing;
 
 pub use activation::Activation;
 pub use aligned::Aligned;
-pub use attention::{AttentionScratch, AttentionSpec, RowView};
+pub use attention::{AttendedPart, AttentionScratch, AttentionSpec, RowView};
 pub use delta::{Delta, DeltaGate, DeltaInput, DeltaRows, DeltaRun, DeltaScratch, DeltaShape, DeltaWeights};
 pub use experts::{Experts, NO_EXPERT, Routes};
 pub use ffn::Ffn;
-pub use index::{IndexLayer, IndexLayerMut, IndexQuery, IndexShape, LayerNorm, Masks, Pooling};
+pub use groups::{GroupInput, GroupShape, GroupSpec};
+pub use index::{
+    Candidates, IndexLayer, IndexLayerMut, IndexQuery, IndexShape, LayerNorm, Masks, Pooling, Seen,
+};
 pub use isa::Isa;
 pub use kv::{KvLayer, KvLayerMut, KvShape, KvType, PAGE, RowSlot};
 pub use matrix::{KernelError, Matrix, Stack};
-pub use ngrams::{NgramInput, NgramScratch, NgramWeights};
+pub use ngrams::{NgramConv, NgramInput, NgramScratch, NgramWeights};
 pub use norm::Norm;
 pub use pool::Pool;
 pub use project::Part;

@@ -7,7 +7,8 @@
 //! x[s] += y[s] + silu(sum over taps ascending of conv[tap] n[row - dilation (taps - 1 - tap)])
 //! ```
 //!
-//! A sequence keeps the last `dilation (taps - 1)` rows of `n`, oldest first.
+//! A sequence keeps the last `dilation (taps - 1)` rows of `n`, oldest first. Engrams (DeepSeek-V4.1, 2026) are the same without
+//! the convolution.
 
 use super::delta::DeltaRun;
 use super::math::sigmoid_one;
@@ -29,10 +30,17 @@ pub struct NgramWeights<'a> {
     pub key_norm: Norm<'a>,
     /// Of the streams.
     pub query_norm: Norm<'a>,
+    /// What follows, if anything does.
+    pub conv: Option<NgramConv<'a>>,
+}
+
+/// The convolution over weighted values.
+#[derive(Debug, Clone, Copy)]
+pub struct NgramConv<'a> {
     /// Of the weighted values.
-    pub conv_norm: Norm<'a>,
+    pub norm: Norm<'a>,
     /// `[taps][streams][width]`, the last tap for the row itself.
-    pub conv: &'a [f32],
+    pub taps: &'a [f32],
     /// Rows between taps.
     pub dilation: usize,
 }
@@ -47,25 +55,23 @@ impl NgramWeights<'_> {
         self.row() / self.streams
     }
 
-    fn taps(&self) -> usize {
-        self.conv.len() / self.row()
-    }
-
     /// Rows that a sequence keeps.
     fn kept(&self) -> usize {
-        self.dilation * (self.taps() - 1)
+        self.conv.map_or(0, |conv| conv.dilation * (conv.taps.len() / self.row() - 1))
     }
 
     fn check(&self) -> Result<(), KernelError> {
         streams_fit(self.streams)?;
         let row = self.row();
-        if row == 0 || !row.is_multiple_of(self.streams) || self.conv.len() < row || self.dilation == 0 {
+        let convolves = self.conv.is_none_or(|conv| conv.taps.len() >= row && conv.dilation > 0);
+        if row == 0 || !row.is_multiple_of(self.streams) || !convolves {
             let rule = "a width for each stream, a tap, a distance between taps";
             return Err(KernelError::Shape { what: "streams beside n-grams", value: row, rule });
         }
-        KernelError::length("convolution of n-grams", self.taps() * row, self.conv.len())?;
         KernelError::length("gain of queries of n-grams", row, self.query_norm.gain.len())?;
-        KernelError::length("gain of values of n-grams", row, self.conv_norm.gain.len())
+        let Some(conv) = self.conv else { return Ok(()) };
+        KernelError::length("convolution of n-grams", conv.taps.len() / row * row, conv.taps.len())?;
+        KernelError::length("gain of values of n-grams", row, conv.norm.gain.len())
     }
 
     /// How much of its value a row's n-grams give to a stream.
@@ -150,9 +156,9 @@ impl Cpu {
             for (index, (normed, share)) in normed.chunks_exact_mut(width).zip(shares).enumerate() {
                 let (at, stream) = (first * row + index * width, index % streams);
                 *share = weights.share(&input.key[at..at + width], &before[at..at + width], stream);
+                let Some(NgramConv { norm, .. }) = weights.conv else { continue };
                 let value = &input.value[(first + index / streams) * width..][..width];
                 normed.iter_mut().zip(value).for_each(|(n, value)| *n = *share * value);
-                let norm = weights.conv_norm;
                 let size = 1.0 / (squares(normed) / width as f32 + norm.eps).sqrt();
                 let gain = &norm.gain[stream * width..][..width];
                 normed.iter_mut().zip(gain).for_each(|(n, gain)| *n = *n * size * gain);
@@ -164,8 +170,9 @@ impl Cpu {
             let mut sum = vec![0.0; row];
             for (index, x) in (first..).zip(x.chunks_exact_mut(row)) {
                 sum.fill(0.0);
-                for (tap, conv) in weights.conv.chunks_exact(row).enumerate() {
-                    let back = weights.dilation * (weights.taps() - 1 - tap);
+                let (taps, dilation) = weights.conv.map_or((&[][..], 0), |conv| (conv.taps, conv.dilation));
+                for (tap, conv) in taps.chunks_exact(row).enumerate() {
+                    let back = dilation * (taps.len() / row - 1 - tap);
                     let Some(from) = past.get(run_of[index], index, back) else { continue };
                     for ((sum, conv), n) in sum.iter_mut().zip(conv).zip(from) {
                         *sum += conv * n;

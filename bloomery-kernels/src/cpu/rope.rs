@@ -124,19 +124,47 @@ impl Cpu {
             let (q, k) = unsafe { (q_shared.part(part(q_width)), k_shared.part(part(k_width))) };
             dispatch(self.isa, Turn { spec, dim, first: rows.start, rows: rows.len(), q, k });
         });
+        self.write_slots(k, v, cache, slots);
+        Ok(())
+    }
+
+    /// As [`rope_append`](Self::rope_append) with keys that are values too, after norm and rotation.
+    ///
+    /// # Errors
+    /// Those of [`rope_append`](Self::rope_append).
+    pub fn append_shared(
+        &self,
+        k: &mut [f32],
+        spec: &HeadSpec<'_>,
+        cache: &mut KvLayerMut<'_>,
+        slots: &[RowSlot],
+    ) -> Result<(), KernelError> {
+        let (dim, rows) = (cache.shape.key_dim(), slots.len());
+        check(&[], k, k, spec, cache, slots)?;
+        let width = k.len() / rows.max(1);
+        let block = split::rows_per_task(rows, width, VALUES_PER_TASK, self.pool.threads());
+        split::for_row_blocks(&self.pool, k, width, block, &|first, k| {
+            dispatch(self.isa, Turn { spec, dim, first, rows: k.len() / width, q: &mut [], k });
+        });
+        self.write_slots(k, k, cache, slots);
+        Ok(())
+    }
+
+    /// Row after row of what was checked.
+    fn write_slots(&self, k: &[f32], v: &[f32], cache: &mut KvLayerMut<'_>, slots: &[RowSlot]) {
+        let shape = cache.shape;
         let (keys, values) = (Shared::new(cache.keys), Shared::new(cache.values));
         let append = |heads: std::ops::Range<usize>| {
             for head in heads {
                 // A task owns its heads in every page, so rows with one slot do no harm.
-                dispatch(self.isa, Append { cache: (&keys, &values), shape, head, k: &*k, v, slots });
+                dispatch(self.isa, Append { cache: (&keys, &values), shape, head, k, v, slots });
             }
         };
-        if rows * (k_width + v.len() / rows) < VALUES_PER_TASK {
+        if k.len() + v.len() < VALUES_PER_TASK {
             append(0..shape.heads());
         } else {
             self.pool.run(shape.heads(), &|head| append(head..head + 1));
         }
-        Ok(())
     }
 }
 

@@ -23,8 +23,9 @@ pub const MOST_STREAMS: usize = 8;
 pub struct HyperSpec<'a> {
     /// Streams, at most [`MOST_STREAMS`].
     pub streams: usize,
-    /// Multiplies the logits: of what is read, of what is written, of how streams mix.
-    pub scale: [f32; 3],
+    /// Multiplies the logits: of what is read, of what is written, of how streams mix. Where there is one alone, streams are only
+    /// read.
+    pub scale: &'a [f32],
     /// Added to them: `streams` for reading, `streams` for writing, `streams^2` for mixing, source by source.
     pub base: &'a [f32],
     /// Added to the mean square of all streams.
@@ -39,11 +40,14 @@ impl HyperSpec<'_> {
     /// Weights of a token.
     #[must_use]
     pub fn weights(&self) -> usize {
-        self.streams * (self.streams + 2)
+        if self.scale.len() == 1 { self.streams } else { self.streams * (self.streams + 2) }
     }
 
     fn check(&self, x: usize, weights: usize) -> Result<(usize, usize), KernelError> {
         streams_fit(self.streams)?;
+        if self.scale.len() != 1 {
+            KernelError::length("scales of hyper-connections", 3, self.scale.len())?;
+        }
         KernelError::length("bases of hyper-connections", self.weights(), self.base.len())?;
         let rows = weights / self.weights();
         KernelError::length("weights of hyper-connections", rows * self.weights(), weights)?;
@@ -57,14 +61,14 @@ impl HyperSpec<'_> {
         let (count, mean) = (self.streams, squares(streams) / streams.len() as f32);
         let size = 1.0 / (mean + self.norm_eps).sqrt();
         let kinds = [0..count, count..2 * count, 2 * count..weights.len()];
-        for (kind, scale) in kinds.into_iter().zip(self.scale) {
+        for (kind, &scale) in kinds.into_iter().zip(self.scale) {
             for (weight, base) in weights[kind.clone()].iter_mut().zip(&self.base[kind]) {
                 *weight = *weight * size * scale + base;
             }
         }
         let (read, rest) = weights.split_at_mut(count);
-        let (write, mix) = rest.split_at_mut(count);
         read.iter_mut().for_each(|weight| *weight = sigmoid_one(*weight) + self.eps);
+        let Some((write, mix)) = rest.split_at_mut_checked(count) else { return };
         write.iter_mut().for_each(|weight| *weight = 2.0 * sigmoid_one(*weight));
         self.sinkhorn(mix);
     }
@@ -208,25 +212,30 @@ impl Cpu {
         Ok(())
     }
 
-    /// `out[t]` = the sum over streams of `weight x[t][s]`, with the weights for reading.
+    /// `out[t]` = the sum over streams of `weight x[t][s]`, with the first `streams` of each row's `each` weights.
     ///
     /// # Errors
     /// As for [`stream_norm`](Self::stream_norm).
     pub fn hyper_read(
         &self,
         x: &[f32],
-        weights: &[f32],
-        spec: &HyperSpec<'_>,
+        (weights, each): (&[f32], usize),
+        streams: usize,
         out: &mut [f32],
     ) -> Result<(), KernelError> {
-        let (rows, width) = spec.check(x.len(), weights.len())?;
+        streams_fit(streams)?;
+        KernelError::below("weights for reading", streams, each + 1)?;
+        let rows = weights.len() / each;
+        let width = out.len() / rows.max(1);
+        KernelError::length("weights of hyper-connections", rows * each, weights.len())?;
         KernelError::length("mixed streams", rows * width, out.len())?;
+        KernelError::length("streams", rows * streams * width, x.len())?;
         self.stream_rows(out, width, &|first, out| {
-            for (row, out) in (first..).zip(out.chunks_exact_mut(width)) {
-                let weights = &weights[row * spec.weights()..][..spec.streams];
+            for (row, out) in (first..).zip(out.chunks_exact_mut(width.max(1))) {
+                let weights = &weights[row * each..][..streams];
                 out.fill(0.0);
                 for (stream, weight) in weights.iter().enumerate() {
-                    let x = &x[(row * spec.streams + stream) * width..][..width];
+                    let x = &x[(row * streams + stream) * width..][..width];
                     out.iter_mut().zip(x).for_each(|(out, x)| *out += weight * x);
                 }
             }
@@ -246,6 +255,7 @@ impl Cpu {
         x: &mut [f32],
     ) -> Result<(), KernelError> {
         let (rows, width) = spec.check(x.len(), weights.len())?;
+        KernelError::length("scales of hyper-connections", 3, spec.scale.len())?;
         KernelError::length("results", rows * width, y.len())?;
         let count = spec.streams;
         self.stream_rows(x, count * width, &|first, x| {

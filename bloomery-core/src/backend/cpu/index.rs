@@ -1,7 +1,8 @@
 //! Indexes of attention layers in host memory, and the ops on them.
 
 use bloomery_kernels::cpu::{
-    HeadSpec, IndexLayer, IndexLayerMut, IndexQuery, IndexShape, KernelError, LayerNorm, Pooling,
+    Candidates, HeadSpec, IndexLayer, IndexLayerMut, IndexQuery, IndexShape, KernelError, LayerNorm, Pooling,
+    Seen,
 };
 
 use super::cache::Pages;
@@ -60,6 +61,11 @@ impl Step<'_> {
             program::Pooling::Mean { k_norm, .. } => {
                 Pooling::Mean { norm: model.norm(*k_norm), rope: model.index_rope(id) }
             }
+            program::Pooling::Made { norm, rope_first, .. } => Pooling::Made {
+                norm: norm.map(|norm| model.norm(norm)),
+                rope: model.index_rope(id),
+                rope_first: *rope_first,
+            },
             program::Pooling::Softmax { norm: (gain, bias, eps), bias: gate_bias } => {
                 let norm = LayerNorm { gain: model.vector(*gain), bias: model.vector(*bias), eps: *eps };
                 Pooling::Softmax { norm, bias: model.vector(*gate_bias) }
@@ -78,15 +84,22 @@ impl Step<'_> {
         q: Buffer,
         weights: Option<Buffer>,
         id: IndexId,
+        candidates: program::Candidates,
     ) -> Result<(), KernelError> {
         let mut rows = self.take(q);
         let (model, count) = (self.model, self.rows(&q));
         let Index { heads, width, keep, pooling, .. } = &model.program.indexes[id.0];
-        if let program::Pooling::Mean { q_norm, .. } = pooling {
+        let turned = match pooling {
+            program::Pooling::Mean { q_norm, .. } => Some((Some(*q_norm), 0)),
+            program::Pooling::Made { rope_first, .. } => Some((None, *rope_first)),
+            program::Pooling::Softmax { .. } => None,
+        };
+        if let Some((q_norm, rope_first)) = turned {
             let (cpu, positions) = (self.cpu, self.batch.positions);
             let table = table(&mut self.tables, model, model.index_rope_of[id.0], positions)?;
             let mut spec = HeadSpec::rope(table);
-            spec.q_norm = Some(model.norm(*q_norm));
+            spec.q_norm = q_norm.map(|norm| model.norm(norm));
+            spec.rope_first = rope_first;
             cpu.turn_heads(&mut rows, (count, *width), &spec)?;
         }
         let query = IndexQuery {
@@ -95,8 +108,17 @@ impl Step<'_> {
             weights: weights.map(|weights| self.buffers[weights.index].as_slice()),
             scale: 1.0 / ((heads * width) as f32).sqrt(),
             keep: *keep,
+            seen: if matches!(pooling, program::Pooling::Made { .. }) { Seen::Ends } else { Seen::Positions },
         };
-        self.cpu.index_select(&query, &self.indexes[id.0].read()?, &self.views, self.masks)?;
+        let candidates = match candidates {
+            program::Candidates::None => Candidates::None,
+            program::Candidates::Make { size, keep } => {
+                Candidates::Make { spans: self.candidates, size, keep }
+            }
+            program::Candidates::Use { size } => Candidates::Use { spans: self.candidates, size },
+        };
+        let index = self.indexes[id.0].read()?;
+        self.cpu.index_select(&query, &index, &self.views, self.masks, candidates)?;
         self.put(q, rows);
         Ok(())
     }

@@ -6,6 +6,7 @@ use bloomery_kernels::cpu::{
     AttentionSpec, DeltaInput, DeltaRows, DeltaRun, HeadSpec, KernelError, RopeTable,
 };
 
+use super::groups::masked;
 use super::model::Model;
 use super::step::Step;
 use crate::backend::Batch;
@@ -107,17 +108,14 @@ impl Step<'_> {
     }
 
     pub(super) fn attend(&mut self, q: Buffer, id: AttentionId, out: Buffer) -> Result<(), KernelError> {
-        let Attention { heads, scale, window, index, .. } = *self.model.attention(id);
+        let Attention { heads, scale, window, is_masked, sinks, .. } = *self.model.attention(id);
         let mut spec = AttentionSpec::new(heads, scale);
+        spec.sinks = sinks.map(|sinks| self.model.vector(sinks));
         spec.window = window.map(|window| u32::try_from(window).unwrap_or(u32::MAX));
         self.write(out, |step, rows| {
             let (cache, queries) = (step.caches[id.0].read()?, &step.buffers[q.index]);
-            let mut masked = Vec::new();
-            if index.is_some() {
-                masked.extend_from_slice(&step.views);
-                masked.iter_mut().enumerate().for_each(|(row, view)| view.mask = step.masks.row(row));
-            }
-            let views = if index.is_some() { &masked } else { &step.views };
+            let masked = masked(&step.views, step.masks, is_masked);
+            let views = masked.as_deref().unwrap_or(&step.views);
             step.cpu.attention(queries, &spec, &cache, views, rows, &mut step.scratch.attention)
         })
     }

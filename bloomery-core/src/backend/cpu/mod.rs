@@ -2,6 +2,7 @@
 
 mod block;
 mod cache;
+mod groups;
 mod heads;
 mod index;
 mod mixer;
@@ -20,6 +21,7 @@ use crate::plan::Plan;
 use crate::program::{NgramLayer, Op, Program};
 use crate::state::{PageId, StateId};
 use cache::LayerCache;
+use groups::LayerGroups;
 use index::LayerIndex;
 use model::Model;
 use states::LayerStates;
@@ -31,8 +33,11 @@ pub(crate) struct CpuBackend {
     model: Model,
     caches: Vec<LayerCache>,
     indexes: Vec<LayerIndex>,
+    groups: Vec<LayerGroups>,
     /// Which positions the rows of the step see in the next attention layer.
     masks: Masks,
+    /// Spans of blocks to which later choices are limited.
+    candidates: Masks,
     /// Those of delta layers, then of n-grams, then what the model's block carries on.
     states: Vec<LayerStates>,
     buffers: Vec<Vec<f32>>,
@@ -66,14 +71,21 @@ impl CpuBackend {
             .iter()
             .map(|index| Ok(LayerIndex::new(index.shape()?, pages)))
             .collect::<Result<_, KernelError>>()?;
-        let window = program.ngrams.as_ref().map(NgramLayer::state_len);
+        let groups = program
+            .groups
+            .iter()
+            .map(|group| Ok(LayerGroups::new(group.shape()?, pages)))
+            .collect::<Result<_, KernelError>>()?;
+        let window = program.ngrams.iter().map(NgramLayer::state_len);
         let carried = program.draft.as_ref().map(|draft| draft.carried);
         let lens = model.deltas.iter().map(|delta| delta.shape().state_len()).chain(window).chain(carried);
         Ok(Self {
             cpu: Cpu::new(Pool::new(threads), isa, numerics),
             caches,
             indexes,
+            groups,
             masks: Masks::default(),
+            candidates: Masks::default(),
             states: lens.map(|len| LayerStates::new(len, slots)).collect(),
             buffers: vec![Vec::new(); program.buffers.len()],
             routes: Routes::default(),
@@ -127,11 +139,13 @@ impl Backend for CpuBackend {
     fn copy_page(&mut self, from: PageId, to: PageId) {
         self.caches.iter_mut().for_each(|cache| cache.copy_page(from, to));
         self.indexes.iter_mut().for_each(|index| index.copy_page(from, to));
+        self.groups.iter_mut().for_each(|groups| groups.pages.copy(from, to));
     }
 
     fn read_page(&mut self, page: PageId, out: &mut Vec<u8>) {
         self.caches.iter().for_each(|cache| cache.read_page(page, out));
         self.indexes.iter().for_each(|index| index.read_page(page, out));
+        self.groups.iter().for_each(|groups| out.extend_from_slice(groups.pages.page(page)));
     }
 
     fn write_page(&mut self, page: PageId, mut bytes: &[u8]) {
@@ -145,11 +159,17 @@ impl Backend for CpuBackend {
             index.write_page(page, now);
             bytes = rest;
         }
+        for groups in &mut self.groups {
+            let (now, rest) = bytes.split_at(groups.pages.size());
+            groups.pages.page_mut(page).copy_from_slice(now);
+            bytes = rest;
+        }
     }
 
     fn page_bytes(&self) -> usize {
         let caches: usize = self.caches.iter().map(LayerCache::page_bytes).sum();
-        caches + self.indexes.iter().map(LayerIndex::page_bytes).sum::<usize>()
+        let groups: usize = self.groups.iter().map(|groups| groups.pages.size()).sum();
+        caches + self.indexes.iter().map(LayerIndex::page_bytes).sum::<usize>() + groups
     }
 
     fn state_bytes(&self) -> usize {

@@ -12,8 +12,8 @@ use crate::backend::rope::rope_spec;
 use crate::def::{Decay, OutGate};
 use crate::error::LoadError;
 use crate::plan::Plan;
-use crate::program::{self, Attention, AttentionId, Gain, IndexId, Pooling, Program};
-use crate::weights::{HeadsId, MatrixId, StackId, VectorId, Weights};
+use crate::program::{self, Attention, AttentionId, Gain, IndexId, NgramLayer, Pooling, Program};
+use crate::weights::{HeadsId, MatrixId, NumbersId, StackId, VectorId, Weights};
 
 pub(super) struct Model {
     gguf: Arc<Gguf>,
@@ -28,8 +28,8 @@ pub(super) struct Model {
     rope_of: Vec<usize>,
     /// The rotation of every index that has one.
     pub(super) index_rope_of: Vec<usize>,
-    /// `[taps][channels]`: the convolution over n-grams.
-    pub(super) ngram_taps: Vec<f32>,
+    /// `[taps][channels]`: the convolutions over n-grams.
+    pub(super) ngram_taps: Vec<Vec<f32>>,
 }
 
 impl Model {
@@ -59,14 +59,18 @@ impl Model {
             .indexes
             .iter()
             .map(|index| match &index.pooling {
-                Pooling::Mean { rope, .. } => number(rope_spec(rope, Vec::new())),
+                Pooling::Mean { rope, .. } | Pooling::Made { rope, .. } => {
+                    number(rope_spec(rope, Vec::new()))
+                }
                 Pooling::Softmax { .. } => usize::MAX,
             })
             .collect();
-        let ngram_taps = program.ngrams.as_ref().map_or_else(Vec::new, |layer| {
-            let (conv, taps) = (&vectors[layer.conv.index()], layer.hash.taps);
-            (0..taps).flat_map(|tap| conv.iter().skip(tap).step_by(taps).copied()).collect()
-        });
+        let by_tap = |layer: &NgramLayer| {
+            let Some(conv) = layer.conv else { return Vec::new() };
+            let (values, taps) = (&vectors[conv.weights.index()], conv.taps);
+            (0..taps).flat_map(|tap| values.iter().skip(tap).step_by(taps).copied()).collect()
+        };
+        let ngram_taps = program.ngrams.iter().map(by_tap).collect();
         Ok(Self { gguf, program, weights, vectors, heads, deltas, ropes, rope_of, index_rope_of, ngram_taps })
     }
 
@@ -89,6 +93,10 @@ impl Model {
 
     pub(super) fn vector(&self, id: VectorId) -> &[f32] {
         &self.vectors[id.index()]
+    }
+
+    pub(super) fn numbers(&self, id: NumbersId) -> &[u32] {
+        self.weights.numbers(id)
     }
 
     pub(super) fn norm(&self, gain: Gain) -> Norm<'_> {

@@ -6,6 +6,7 @@ use bloomery_kernels::cpu::{
 };
 
 use super::cache::LayerCache;
+use super::groups::LayerGroups;
 use super::index::LayerIndex;
 use super::mixer::Runs;
 use super::model::Model;
@@ -21,7 +22,9 @@ pub(super) struct Step<'a> {
     pub(super) model: &'a Model,
     pub(super) caches: &'a mut [LayerCache],
     pub(super) indexes: &'a mut [LayerIndex],
+    pub(super) groups: &'a mut [LayerGroups],
     pub(super) masks: &'a mut Masks,
+    pub(super) candidates: &'a mut Masks,
     pub(super) states: &'a mut [LayerStates],
     pub(super) buffers: &'a mut [Vec<f32>],
     pub(super) routes: &'a mut Routes,
@@ -52,7 +55,9 @@ impl<'a> Step<'a> {
             model: &backend.model,
             caches: &mut backend.caches,
             indexes: &mut backend.indexes,
+            groups: &mut backend.groups,
             masks: &mut backend.masks,
+            candidates: &mut backend.candidates,
             states: &mut backend.states,
             buffers: &mut backend.buffers,
             routes: &mut backend.routes,
@@ -112,7 +117,19 @@ impl<'a> Step<'a> {
             }),
             Op::Project { x, norm, parts } => self.project_rows(*x, self.rows(x), *norm, parts),
             Op::RopeAppend { q, k, v, attention } => self.rope_append(*q, *k, *v, *attention),
+            Op::SharedAppend { q, k, attention } => self.shared_append(*q, *k, *attention),
             Op::Attend { q, attention, out } => self.attend(*q, *attention, *out),
+            Op::AttendPart { q, attention, out } => self.attend_part(*q, *attention, *out),
+            Op::Blend { parts, sinks, out } => self.blend(*parts, *sinks, *out),
+            Op::TurnBack { x, attention } => self.turn_back(*x, *attention),
+            Op::Summarise { values, gates, group, out } => self.summarise(*values, *gates, *group, *out),
+            Op::SummaryAppend { rows, positions, attention } => {
+                self.summary_append(*rows, *positions, *attention)
+            }
+            Op::SelectEnds { positions } => {
+                self.select_ends(*positions);
+                Ok(())
+            }
             Op::Gate { x, gate } => {
                 self.write(*x, |step, rows| step.cpu.gate(rows, &step.buffers[gate.index]))
             }
@@ -148,7 +165,7 @@ impl<'a> Step<'a> {
                 step.cpu.add_norm(&step.buffers[x.index], step.rows(x), step.model.norm(*norm), rows)
             }),
             Op::IndexAppend { keys, gates, index } => self.index_append(*keys, *gates, *index),
-            Op::Select { q, weights, index } => self.select(*q, *weights, *index),
+            Op::Select { q, weights, index, candidates } => self.select(*q, *weights, *index, *candidates),
             Op::StreamNorm { x, norm, streams, out } => self.stream_norm(*x, *norm, *streams, *out),
             Op::ScaledSilu { x, scale } => self.write(*x, |step, rows| {
                 step.cpu.scaled_silu(rows, *scale);
@@ -156,11 +173,14 @@ impl<'a> Step<'a> {
             }),
             Op::GatedMean { x, gate, streams, out } => self.gated_mean(*x, *gate, *streams, *out),
             Op::Inject { y, weights, streams, x } => self.inject(*y, *weights, *streams, *x),
-            Op::HyperRead { x, weights, hyper, out } => self.hyper_read(*x, *weights, *hyper, *out),
+            Op::HyperRead { x, weights, from, hyper, out } => {
+                self.hyper_read(*x, (*weights, *from), *hyper, *out)
+            }
+            Op::HyperLast { x, weights, streams, out } => self.hyper_last(*x, *weights, *streams, *out),
             Op::HyperWrite { y, weights, hyper, x } => self.hyper_write(*y, *weights, *hyper, *x),
             Op::StreamMean { x, streams, out } => self.stream_mean(*x, *streams, *out),
-            Op::Ngrams { out } => self.ngrams(*out),
-            Op::NgramMix { key, value, x } => self.ngram_mix(*key, *value, *x),
+            Op::Ngrams { ngrams, out } => self.ngrams(*ngrams, *out),
+            Op::NgramMix { ngrams, key, value, x } => self.ngram_mix(*ngrams, *key, *value, *x),
             Op::Route { x, norm, normed, router, used } => self.route(*x, *norm, *normed, router, *used),
             Op::Experts { normed, experts, out } => self.experts(*normed, experts, *out),
             Op::Gated { normed, gated, out } => self.gated(*normed, gated, *out),
@@ -206,6 +226,7 @@ impl<'a> Step<'a> {
         spec.score = match router.spec.scores {
             Scores::Softmax => RouterScore::Softmax,
             Scores::Sigmoid => RouterScore::Sigmoid,
+            Scores::SqrtSoftplus => RouterScore::SqrtSoftplus,
         };
         spec.groups =
             router.spec.groups.map(|groups| RouterGroups { count: groups.count, used: groups.used });
@@ -215,9 +236,23 @@ impl<'a> Step<'a> {
             })?;
         }
         let bias = router.bias.map(|id| self.model.vector(id));
-        let router = RouterWeights { matrix: self.model.matrix(router.weight)?, bias };
+        let chosen = router.by_token.map(|id| self.chosen(self.model.numbers(id), normed.rows, used));
+        let chosen = chosen.as_deref();
+        let router = RouterWeights { matrix: self.model.matrix(router.weight)?, bias, chosen };
         let (rows, count) = (&self.buffers[normed.index], self.rows(&normed));
         self.cpu.route(rows, count, router, &spec, self.routes, &mut self.scratch.products)
+    }
+
+    /// The experts that a table (`[vocab][used]`) has for the tokens of rows; past its end, for those that are not there.
+    fn chosen(&self, table: &[u32], rows: Rows, used: usize) -> Vec<u32> {
+        let of = |token: u32| {
+            let start = token as usize * used;
+            table.get(start..start + used).map_or_else(|| vec![u32::MAX; used], <[u32]>::to_vec)
+        };
+        match rows {
+            Rows::All => self.batch.tokens.iter().flat_map(|&token| of(token)).collect(),
+            Rows::Outputs => self.batch.outputs.iter().flat_map(|&row| of(self.batch.tokens[row])).collect(),
+        }
     }
 
     fn experts(&mut self, normed: Buffer, stacks: &ExpertStacks, out: Buffer) -> Result<(), KernelError> {

@@ -1,10 +1,11 @@
 //! Ops of residual streams.
 
-use bloomery_kernels::cpu::{HyperSpec, KernelError, NgramInput, NgramWeights};
+use bloomery_kernels::cpu::{HyperSpec, KernelError, NgramConv, NgramInput, NgramWeights};
 
+use super::mixer::Runs;
 use super::step::Step;
 use crate::def::Ngrams;
-use crate::program::{Buffer, Gain, Hyper};
+use crate::program::{Buffer, Gain, Hyper, NgramId};
 
 impl Step<'_> {
     pub(super) fn stream_norm(
@@ -47,7 +48,7 @@ impl Step<'_> {
     pub(super) fn hyper_read(
         &mut self,
         x: Buffer,
-        weights: Buffer,
+        (weights, from): (Buffer, Option<Buffer>),
         hyper: Hyper,
         out: Buffer,
     ) -> Result<(), KernelError> {
@@ -55,9 +56,19 @@ impl Step<'_> {
             let spec = step.hyper(hyper);
             step.cpu.hyper_weights(&step.buffers[x.index], &spec, weights)
         })?;
+        self.hyper_last(x, from.unwrap_or(weights), hyper.streams, out)
+    }
+
+    pub(super) fn hyper_last(
+        &mut self,
+        x: Buffer,
+        weights: Buffer,
+        streams: usize,
+        out: Buffer,
+    ) -> Result<(), KernelError> {
         self.write(out, |step, rows| {
-            let (x, weights) = (&step.buffers[x.index], &step.buffers[weights.index]);
-            step.cpu.hyper_read(x, weights, &step.hyper(hyper), rows)
+            let (x, from) = (&step.buffers[x.index], &step.buffers[weights.index]);
+            step.cpu.hyper_read(x, (from, weights.cols), streams, rows)
         })
     }
 
@@ -75,10 +86,9 @@ impl Step<'_> {
     }
 
     fn hyper(&self, hyper: Hyper) -> HyperSpec<'_> {
-        let scale = self.model.vector(hyper.scale);
         HyperSpec {
             streams: hyper.streams,
-            scale: [scale[0], scale[1], scale[2]],
+            scale: self.model.vector(hyper.scale),
             base: self.model.vector(hyper.base),
             norm_eps: hyper.norm.eps,
             eps: hyper.eps,
@@ -91,34 +101,45 @@ impl Step<'_> {
     }
 
     /// Rows of the table, side by side.
-    pub(super) fn ngrams(&mut self, out: Buffer) -> Result<(), KernelError> {
-        let Some(layer) = &self.model.program.ngrams else { return Ok(()) };
+    pub(super) fn ngrams(&mut self, id: NgramId, out: Buffer) -> Result<(), KernelError> {
+        let layer = &self.model.program.ngrams[id.0];
         let mut ids = Vec::with_capacity(self.batch.tokens.len() * layer.hash.heads.len());
-        for run in &self.runs.runs {
-            let past = self.batch.before.get(self.batch.sequences[run.rows.start]).copied().unwrap_or(&[]);
-            let tokens = &self.batch.tokens[run.rows.clone()];
+        let mut first = 0;
+        for run in self.batch.sequences.chunk_by(|a, b| a == b) {
+            let past = self.batch.before.get(run[0]).copied().unwrap_or(&[]);
+            let tokens = &self.batch.tokens[first..first + run.len()];
             (0..tokens.len()).for_each(|at| layer.hash.rows(past, &tokens[..=at], &mut ids));
+            first += run.len();
         }
         let table = self.model.matrix(layer.table)?;
         self.write(out, |step, rows| step.cpu.embed(table, &ids, rows))
     }
 
-    pub(super) fn ngram_mix(&mut self, key: Buffer, value: Buffer, x: Buffer) -> Result<(), KernelError> {
-        let (model, part) = (self.model, self.model.deltas.len());
-        let Some(layer) = &model.program.ngrams else { return Ok(()) };
+    pub(super) fn ngram_mix(
+        &mut self,
+        id: NgramId,
+        key: Buffer,
+        value: Buffer,
+        x: Buffer,
+    ) -> Result<(), KernelError> {
+        let (model, part) = (self.model, self.model.deltas.len() + id.0);
+        let layer = &model.program.ngrams[id.0];
         let weights = NgramWeights {
             streams: layer.streams,
             key_norm: model.norm(layer.key_norm),
             query_norm: model.norm(layer.query_norm),
-            conv_norm: model.norm(layer.conv_norm),
-            conv: &model.ngram_taps,
-            dilation: layer.dilation(),
+            conv: layer.conv.map(|conv| NgramConv {
+                norm: model.norm(conv.norm),
+                taps: &model.ngram_taps[id.0],
+                dilation: layer.dilation(),
+            }),
         };
         self.write(x, |step, rows| {
             let (key, value) = (&step.buffers[key.index][..], &step.buffers[value.index][..]);
-            let (input, runs) = (NgramInput { key, value }, step.runs.views());
+            let input = NgramInput { key, value };
+            let runs = Runs::of(step.batch);
             let states = step.states[part].values();
-            step.cpu.ngrams(&weights, &input, &runs, states, rows, &mut step.scratch.ngrams)
+            step.cpu.ngrams(&weights, &input, &runs.views(), states, rows, &mut step.scratch.ngrams)
         })
     }
 }
@@ -127,13 +148,17 @@ impl Ngrams {
     /// Appends the rows of all heads for the last of `tokens`, before which `past` is.
     fn rows(&self, past: &[u32], tokens: &[u32], ids: &mut Vec<u32>) {
         let each = self.heads.len() / (self.multipliers.len() - 1).max(1);
-        let mut newest = tokens.iter().rev().chain(past.iter().rev()).copied();
+        let folded = |&token: &u32| match &self.folded {
+            Some(map) => map.get(token as usize).copied().unwrap_or(token),
+            None => token,
+        };
+        let mut newest = tokens.iter().rev().chain(past.iter().rev()).map(folded);
         let mut hash = u64::from(newest.next().unwrap_or(self.boundary)).wrapping_mul(self.multipliers[0]);
         let mut is_cut = false;
         for (multiplier, heads) in self.multipliers[1..].iter().zip(self.heads.chunks(each.max(1))) {
             let token = newest.next().filter(|_| !is_cut).unwrap_or(self.boundary);
             // Behind a boundary there is nothing.
-            is_cut |= token == self.boundary;
+            is_cut |= self.cuts && token == self.boundary;
             hash ^= u64::from(token).wrapping_mul(*multiplier);
             ids.extend(
                 heads.iter().map(|&(first, size)| u32::try_from(hash % size + first).unwrap_or(u32::MAX)),
@@ -144,7 +169,7 @@ impl Ngrams {
 
 #[cfg(test)]
 mod tests {
-    use crate::def::Ngrams;
+    use crate::def::{NgramKind, Ngrams};
 
     /// Those of the published model, in order, of the last of some tokens.
     fn rows(tokens: &[u32]) -> Vec<u32> {
@@ -157,7 +182,9 @@ mod tests {
             multipliers: vec![23_703_573_157_769, 20_109_073_645_365, 8_052_911_324_071],
             heads: starts.zip(sizes).collect(),
             boundary: 248_044,
-            taps: 4,
+            cuts: true,
+            folded: None,
+            kind: NgramKind::PerLayer { taps: 4 },
         };
         let mut ids = Vec::new();
         let (past, now) = tokens.split_at(tokens.len() - 1);
@@ -185,5 +212,65 @@ mod tests {
         // A boundary hides what is behind it.
         assert_eq!(rows(&[1, 2, 248_044, 7]), rows(&[9, 248_044, 7]));
         assert_eq!(rows(&[248_044, 7]), rows(&[7]));
+    }
+
+    /// Those of DeepSeek-V4.1's first table, of folded tokens, oldest first.
+    fn engrams(tokens: &[u32]) -> Vec<u32> {
+        let ends = [
+            57, 79, 81, 97, 121, 129, 133, 183, 189, 207, 211, 253, 277, 289, 307, 321, 339, 381, 393, 399,
+            403, 409, 447, 463,
+        ];
+        let sizes = ends.map(|end| 16_000_000 + end);
+        let starts = sizes.iter().scan(0, |next, size| Some(std::mem::replace(next, *next + size)));
+        let hash = Ngrams {
+            layer: 1,
+            width: 256,
+            multipliers: vec![76_632_096_046_245, 4_839_876_093_313, 35_959_672_319_349, 73_987_337_458_391],
+            heads: starts.zip(sizes).collect(),
+            boundary: 2,
+            cuts: false,
+            folded: Some((0..50).collect()),
+            kind: NgramKind::Engram,
+        };
+        let mut ids = Vec::new();
+        hash.rows(&[], tokens, &mut ids);
+        ids
+    }
+
+    #[test]
+    fn engrams_are_those_of_the_published_model() {
+        let expected = [
+            10_250_667,
+            16_051_853,
+            42_761_335,
+            48_437_066,
+            64_953_759,
+            91_793_642,
+            97_213_675,
+            124_972_355,
+            130_904_169,
+            147_647_512,
+            174_479_789,
+            176_217_609,
+            193_213_014,
+            209_711_443,
+            226_459_680,
+            248_375_762,
+            266_647_502,
+            284_737_834,
+            292_200_621,
+            319_934_002,
+            327_756_510,
+            339_491_046,
+            365_830_131,
+            381_142_068,
+        ];
+        assert_eq!(engrams(&[40, 30, 20, 10]), expected);
+        let expected =
+            [5_412_672, 18_319_159, 35_492_627, 60_880_252, 74_962_984, 95_657_733, 98_005_115, 127_351_390];
+        assert_eq!(engrams(&[5])[..8], expected);
+        // What is before the first token may be a token too, and hides nothing then.
+        assert_ne!(engrams(&[7, 2, 5]), engrams(&[9, 2, 5]));
+        assert_eq!(engrams(&[2, 2, 2, 5]), engrams(&[5]));
     }
 }

@@ -61,6 +61,14 @@ pub(super) fn uses(program: &Program, matrices: usize) -> Vec<Use> {
             | Op::Experts { .. }
             | Op::IndexAppend { .. }
             | Op::Select { .. }
+            | Op::SharedAppend { .. }
+            | Op::AttendPart { .. }
+            | Op::Blend { .. }
+            | Op::TurnBack { .. }
+            | Op::Summarise { .. }
+            | Op::SummaryAppend { .. }
+            | Op::SelectEnds { .. }
+            | Op::HyperLast { .. }
             | Op::StreamNorm { .. }
             | Op::ScaledSilu { .. }
             | Op::GatedMean { .. }

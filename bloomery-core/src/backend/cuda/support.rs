@@ -6,7 +6,7 @@ use bloomery_kernels::cuda::{TILE_ROWS, embeds, multiplies};
 
 use super::load::{stack_uses, stored_bytes, uses};
 use super::ops::{add_norm, attend, carry, delta, pair, per_head, rope, route};
-use crate::def::Act;
+use crate::def::{Act, Scores};
 use crate::program::{ExpertStacks, Gated, Op, Program};
 use crate::units::Bytes;
 use crate::weights::{MatrixId, Packed, Weights};
@@ -113,6 +113,11 @@ impl Check<'_> {
             Op::Pair { table, x, .. } => self.table(*table).or_else(|| pair::unsupported(*x)),
             Op::Previous { out, .. } | Op::Carried { out } => carry::unsupported(*out),
             Op::Project { parts, .. } => parts.iter().find_map(|part| self.matrix(part.weight)),
+            Op::Route { router, .. }
+                if router.spec.scores == Scores::SqrtSoftplus || router.spec.by_token =>
+            {
+                Some("a router whose scores are roots".to_owned())
+            }
             Op::Route { norm: None, .. } => Some("a router without a norm before it".to_owned()),
             Op::Route { router, used, .. } => route::unsupported(router, &self.matrices, *used),
             Op::Absorb { keys: heads, .. } | Op::PerHead { weights: heads, .. } => {
@@ -135,6 +140,14 @@ impl Check<'_> {
             }
             Op::IndexAppend { .. }
             | Op::Select { .. }
+            | Op::SharedAppend { .. }
+            | Op::AttendPart { .. }
+            | Op::Blend { .. }
+            | Op::TurnBack { .. }
+            | Op::Summarise { .. }
+            | Op::SummaryAppend { .. }
+            | Op::SelectEnds { .. }
+            | Op::HyperLast { .. }
             | Op::StreamNorm { .. }
             | Op::ScaledSilu { .. }
             | Op::GatedMean { .. }

@@ -156,6 +156,14 @@ fn walk<'a>(frame: &Frame<'_>, ops: impl Iterator<Item = &'a Op> + Clone) -> Res
             // There are no kernels for these: such programs are refused.
             Op::IndexAppend { .. }
             | Op::Select { .. }
+            | Op::SharedAppend { .. }
+            | Op::AttendPart { .. }
+            | Op::Blend { .. }
+            | Op::TurnBack { .. }
+            | Op::Summarise { .. }
+            | Op::SummaryAppend { .. }
+            | Op::SelectEnds { .. }
+            | Op::HyperLast { .. }
             | Op::StreamNorm { .. }
             | Op::ScaledSilu { .. }
             | Op::GatedMean { .. }

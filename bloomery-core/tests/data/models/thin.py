@@ -12,7 +12,8 @@ KEEP = [("llama", "small-bf16"), ("llama", "k-q8_0"), ("qwen2", "k-q4_k_m"), ("q
         ("qwen3moe", "small-bf16"), ("qwen3moe", "k-q3_k_m"), ("qwen3moe", "k-q4_k_m"),
         ("gemma3", "small-bf16"), ("gemma3", "k-q4_k_m"), ("qwen35moe", "small-bf16"), ("qwen35moe", "k-q4_k_m"),
         ("deepseek2", "small-bf16"), ("deepseek2", "k-q8_0"), ("deepseek2", "k-q4_k_m"),
-        ("qwen4exp", "small-bf16"), ("qwen4exp", "k-q4_k_m"), ("glm5next", "small-bf16"), ("glm5next", "k-q4_k_m")]
+        ("qwen4exp", "small-bf16"), ("qwen4exp", "k-q4_k_m"), ("glm5next", "small-bf16"), ("glm5next", "k-q4_k_m"),
+        ("deepseek4", "small-bf16"), ("deepseek4", "k-q4_k_m"), ("deepseek41", "small-bf16"), ("deepseek41", "k-q4_k")]
 
 def main():
     source, out = map(pathlib.Path, sys.argv[1:])

@@ -24,6 +24,7 @@
 //! page once. Few tiles (decode): the tasks are (tile, chunk) and the last one to finish a tile's chunks merges them.
 //! Many tiles (prefill): a task is a whole tile.
 
+mod blend;
 mod chunk;
 mod convert;
 mod plan;
@@ -39,7 +40,9 @@ use super::lanes::{Kernel, LANES, Lanes, dispatch};
 use super::shared::Shared;
 use super::{Aligned, Cpu, KernelError};
 use chunk::Tile;
-use plan::{check, tile};
+use plan::{check, some_seen, tile};
+
+pub use blend::AttendedPart;
 
 /// Pages of a chunk.
 const CHUNK: usize = 8;
@@ -128,6 +131,44 @@ impl Cpu {
         scratch: &mut AttentionScratch,
     ) -> Result<(), KernelError> {
         check(q, spec, cache, rows, out)?;
+        some_seen(spec, rows)?;
+        self.attend(q, spec, cache, rows, (out, None), scratch);
+        Ok(())
+    }
+
+    /// As [`attention`](Self::attention), of a part of what rows see: also writes the logarithm of each head's sum of `e^score`
+    /// to `sums` (`[rows][heads]`), for [`blend`](Self::blend). Rows may see nothing; they get zeros and minus infinity.
+    ///
+    /// # Errors
+    /// Those of [`attention`](Self::attention), but not for rows that see nothing; [`KernelError::Shape`] for sinks.
+    pub fn attention_part(
+        &self,
+        q: &[f32],
+        spec: &AttentionSpec<'_>,
+        cache: &KvLayer<'_>,
+        rows: &[RowView<'_>],
+        (out, sums): (&mut [f32], &mut [f32]),
+        scratch: &mut AttentionScratch,
+    ) -> Result<(), KernelError> {
+        check(q, spec, cache, rows, out)?;
+        KernelError::length("sums of attention", rows.len() * spec.heads, sums.len())?;
+        if let Some(sinks) = spec.sinks {
+            let rule = "0 in a part: they belong to all parts together";
+            return Err(KernelError::Shape { what: "attention sinks", value: sinks.len(), rule });
+        }
+        self.attend(q, spec, cache, rows, (out, Some(sums)), scratch);
+        Ok(())
+    }
+
+    fn attend(
+        &self,
+        q: &[f32],
+        spec: &AttentionSpec<'_>,
+        cache: &KvLayer<'_>,
+        rows: &[RowView<'_>],
+        (out, sums): (&mut [f32], Option<&mut [f32]>),
+        scratch: &mut AttentionScratch,
+    ) {
         let group = spec.heads / cache.shape.heads();
         tile(rows, spec, group, cache.shape.heads(), &mut scratch.tiles);
         let queries = scratch.tiles.iter().map(|tile| tile.rows * group).max().unwrap_or(0);
@@ -140,6 +181,7 @@ impl Cpu {
             group,
             q,
             out: Shared::new(out),
+            sums: sums.map(Shared::new),
             state: padded * state::stride(cache.shape.value_dim()),
             work: chunk::workspace(padded, cache.shape),
         };
@@ -148,7 +190,6 @@ impl Cpu {
         } else {
             self.split_tiles(&job, scratch);
         }
-        Ok(())
     }
 
     /// Each task computes one tile from end to end.
@@ -223,6 +264,8 @@ struct Job<'a> {
     group: usize,
     q: &'a [f32],
     out: Shared<'a, f32>,
+    /// Of every row and head.
+    sums: Option<Shared<'a, f32>>,
     /// Values of a tile's state and of a thread's workspace.
     state: usize,
     work: usize,

@@ -43,9 +43,6 @@ pub(super) fn check(
         KernelError::below("page of a visible position", pages.end - 1, row.pages.len())?;
         if let Some(mask) = row.mask {
             KernelError::below("page of a visible position", pages.end - 1, mask.len())?;
-            if mask[pages.clone()].iter().all(|&bits| bits == 0) {
-                return Err(KernelError::Shape { what: "visible positions", value: 0, rule: "at least 1" });
-            }
         }
         let known = known.start / PAGE..known.end.div_ceil(PAGE);
         for page in pages.filter(|page| !known.contains(page)) {
@@ -54,6 +51,19 @@ pub(super) fn check(
         before = Some(*row);
     }
     Ok(())
+}
+
+/// An error if a row sees nothing, of rows that were [checked](check).
+pub(super) fn some_seen(spec: &AttentionSpec<'_>, rows: &[RowView<'_>]) -> Result<(), KernelError> {
+    let blind = |row: &&RowView<'_>| {
+        let visible = row.visible(spec.window);
+        let pages = visible.start / PAGE..visible.end.div_ceil(PAGE);
+        row.mask.is_some_and(|mask| mask[pages].iter().all(|&bits| bits == 0))
+    };
+    match rows.iter().find(blind) {
+        Some(_) => Err(KernelError::Shape { what: "visible positions", value: 0, rule: "at least 1" }),
+        None => Ok(()),
+    }
 }
 
 fn same_list(a: &RowView<'_>, b: &RowView<'_>) -> bool {

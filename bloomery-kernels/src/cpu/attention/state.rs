@@ -63,12 +63,19 @@ pub(super) unsafe fn finish<V: Lanes>(job: &Job<'_>, tile: &Tile, total: &[f32])
             c = exp_one(m - larger);
             l = l.mul_add(c, exp_one(sinks[head] - larger));
         }
+        if let Some(sums) = &job.sums {
+            let at = row * job.spec.heads + head;
+            // SAFETY: `attention_part` sized the sums; rows and heads of a tile are its own.
+            unsafe { sums.part(at..at + 1)[0] = if l > 0.0 { m + l.ln() } else { f32::NEG_INFINITY } }
+        }
         // SAFETY: `check` sized the output; rows and heads of a tile are its own; the instruction set is this function's
         // own contract.
         unsafe {
             let at = (row * job.spec.heads + head) * dim;
             let to = job.out.part(at..at + dim).as_mut_ptr();
-            let (inverse, zero) = (V::splat(c / l), V::splat(0.0));
+            // Only parts have rows that see nothing.
+            let inverse = if l > 0.0 { c / l } else { 0.0 };
+            let (inverse, zero) = (V::splat(inverse), V::splat(0.0));
             for (i, o) in query[..dim].as_chunks::<LANES>().0.iter().enumerate() {
                 // The zero turns a negative one, which rows beside this one could cause, into a positive one.
                 V::load(o.as_ptr()).fma(inverse, zero).store(to.add(i * LANES));

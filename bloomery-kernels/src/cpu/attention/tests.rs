@@ -326,3 +326,53 @@ fn bad_calls_are_refused() {
     let blind = RowView { mask: Some(&[0, 0]), ..seq.row(65) };
     assert!(matches!(call(4, 128, blind, 128), Err(KernelError::Shape { .. })));
 }
+
+/// What rows see in two parts, blended, is what they see at once; a part may be empty, or both but for the sinks.
+#[test]
+fn parts_blend_into_the_whole() {
+    let mut rng = Rng::new(14);
+    let seq = Sequence::new(&mut rng, shape(1, 64, KvType::F32), 700);
+    let sinks: Vec<f32> = rng.normals(4);
+    let spec = AttentionSpec { sinks: Some(&sinks), ..AttentionSpec::new(4, 0.125) };
+    let lens = [1, 2, 64, 65, 300, 699, 700];
+    let q = rng.normals(lens.len() * 4 * 64);
+    let words: Vec<Vec<u64>> = lens.iter().map(|_| (0..11).map(|_| rng.next()).collect()).collect();
+    let (none, all) = (vec![0; 11], vec![u64::MAX; 11]);
+    let rest: Vec<Vec<u64>> = words.iter().map(|words| words.iter().map(|word| !word).collect()).collect();
+    for cpu in cpus() {
+        let mut scratch = AttentionScratch::default();
+        let mut whole = vec![0.0; q.len()];
+        let plain: Vec<RowView<'_>> = lens.iter().map(|&len| seq.row(len)).collect();
+        cpu.attention(&q, &spec, &seq.cache(), &plain, &mut whole, &mut scratch).unwrap();
+        let mut part = |mask: &dyn Fn(usize) -> Vec<u64>| {
+            let masks: Vec<Vec<u64>> = (0..lens.len()).map(mask).collect();
+            let views: Vec<RowView<'_>> =
+                plain.iter().zip(&masks).map(|(row, mask)| RowView { mask: Some(mask), ..*row }).collect();
+            let (mut out, mut sums) = (vec![f32::NAN; q.len()], vec![f32::NAN; lens.len() * 4]);
+            let spec = AttentionSpec::new(4, 0.125);
+            cpu.attention_part(&q, &spec, &seq.cache(), &views, (&mut out, &mut sums), &mut scratch).unwrap();
+            (out, sums)
+        };
+        let pairs = [
+            (part(&|row| words[row].clone()), part(&|row| rest[row].clone())),
+            (part(&|_| none.clone()), part(&|_| all.clone())),
+        ];
+        for (a, b) in &pairs {
+            let parts = [a, b].map(|(values, sums)| AttendedPart { values, sums });
+            let mut out = vec![f32::NAN; q.len()];
+            cpu.blend(parts, &sinks, 64, &mut out).unwrap();
+            for (found, exact) in out.iter().zip(&whole) {
+                assert!((found - exact).abs() < 4e-6, "{found} {exact} on {cpu:?}");
+            }
+        }
+        let (values, sums) = part(&|_| none.clone());
+        assert!(values.iter().all(|&x| x == 0.0) && sums.iter().all(|&sum| sum == f32::NEG_INFINITY));
+        let empty = AttendedPart { values: &values, sums: &sums };
+        let mut out = vec![f32::NAN; q.len()];
+        cpu.blend([empty; 2], &sinks, 64, &mut out).unwrap();
+        assert!(out.iter().all(|&x| x == 0.0));
+        let (mut sums, mut scratch) = (vec![0.0; lens.len() * 4], AttentionScratch::default());
+        let error = cpu.attention_part(&q, &spec, &seq.cache(), &plain, (&mut out, &mut sums), &mut scratch);
+        assert!(matches!(error, Err(KernelError::Shape { .. })), "sinks belong to the whole");
+    }
+}

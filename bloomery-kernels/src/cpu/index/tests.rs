@@ -49,6 +49,7 @@ impl Sequence {
         let wide = |x: &[f32]| x.iter().map(|&x| f64::from(x)).collect::<Vec<f64>>();
         let keys = self.keys.chunks_exact(width * block).enumerate();
         keys.map(|(index, keys)| match pooling {
+            Pooling::Made { .. } => unreachable!("keys of positions"),
             Pooling::Mean { norm, rope } => {
                 let mean = |c: usize| wide(keys).iter().skip(c).step_by(width).sum::<f64>() / block as f64;
                 let mean: Vec<f64> = (0..width).map(mean).collect();
@@ -131,8 +132,14 @@ fn keys_of_blocks_and_choices() {
         let exact = seq.exact(&pooling);
         let q = rng.normals(len * heads * width);
         let head_weights = rng.normals(len * heads);
-        let query =
-            IndexQuery { q: &q, heads, weights: gates.then_some(&head_weights[..]), scale: 0.1, keep };
+        let query = IndexQuery {
+            q: &q,
+            heads,
+            weights: gates.then_some(&head_weights[..]),
+            scale: 0.1,
+            keep,
+            seen: Seen::Positions,
+        };
         let rows: Vec<RowView<'_>> =
             (1..=len).map(|len| RowView { pages: &seq.pages, len: len as u32, mask: None }).collect();
         let mut first: Option<Vec<Option<Vec<u64>>>> = None;
@@ -147,7 +154,7 @@ fn keys_of_blocks_and_choices() {
                     }
                 }
                 let mut masks = Masks::default();
-                cpu.index_select(&query, &cache, &rows, &mut masks).unwrap();
+                cpu.index_select(&query, &cache, &rows, &mut masks, Candidates::None).unwrap();
                 let all: Vec<Option<Vec<u64>>> =
                     (0..len).map(|row| masks.row(row).map(<[u64]>::to_vec)).collect();
                 let first = first.get_or_insert_with(|| all.clone());
@@ -191,11 +198,12 @@ fn of_equal_blocks_the_first_are_chosen() {
     // Keys that no query fits: all scores are 0.
     let values = vec![-1.0; 2 * shape.page_len()];
     let cache = IndexLayer::new(shape, &values).unwrap();
-    let query = IndexQuery { q: &[1.0; 16], heads: 1, weights: None, scale: 1.0, keep: 3 };
+    let query =
+        IndexQuery { q: &[1.0; 16], heads: 1, weights: None, scale: 1.0, keep: 3, seen: Seen::Positions };
     let row = RowView { pages: &[1, 0], len: 101, mask: None };
     for cpu in cpus() {
         let mut masks = Masks::default();
-        cpu.index_select(&query, &cache, &[row], &mut masks).unwrap();
+        cpu.index_select(&query, &cache, &[row], &mut masks, Candidates::None).unwrap();
         assert_eq!(masks.row(0), Some(&[0x00ff_ffff, 0x1f << 32][..]));
     }
 }
@@ -248,13 +256,153 @@ fn bad_calls_are_refused() {
     let short = Pooling::Softmax { norm, bias: &gate_bias[1..] };
     assert!(append(16, Some(&gates), 0, &[3], &short).is_err());
     let cache = IndexLayer::new(shape, &values).unwrap();
-    let query = IndexQuery { q: &[0.0; 16], heads: 1, weights: None, scale: 1.0, keep: 1 };
+    let query =
+        IndexQuery { q: &[0.0; 16], heads: 1, weights: None, scale: 1.0, keep: 1, seen: Seen::Positions };
     let row = RowView { pages: &[0], len: 9, mask: None };
     let mut masks = Masks::default();
-    cpu.index_select(&query, &cache, &[row], &mut masks).unwrap();
-    assert!(cpu.index_select(&query, &cache, &[RowView { pages: &[7], ..row }], &mut masks).is_err());
-    assert!(cpu.index_select(&query, &cache, &[RowView { len: 65, ..row }], &mut masks).is_err());
-    assert!(cpu.index_select(&IndexQuery { q: &[0.0; 15], ..query }, &cache, &[row], &mut masks).is_err());
+    cpu.index_select(&query, &cache, &[row], &mut masks, Candidates::None).unwrap();
+    assert!(
+        cpu.index_select(&query, &cache, &[RowView { pages: &[7], ..row }], &mut masks, Candidates::None)
+            .is_err()
+    );
+    assert!(
+        cpu.index_select(&query, &cache, &[RowView { len: 65, ..row }], &mut masks, Candidates::None)
+            .is_err()
+    );
+    assert!(
+        cpu.index_select(
+            &IndexQuery { q: &[0.0; 15], ..query },
+            &cache,
+            &[row],
+            &mut masks,
+            Candidates::None
+        )
+        .is_err()
+    );
     let query = IndexQuery { weights: Some(&[1.0; 2]), ..query };
-    assert!(cpu.index_select(&query, &cache, &[row], &mut masks).is_err());
+    assert!(cpu.index_select(&query, &cache, &[row], &mut masks, Candidates::None).is_err());
+}
+
+/// Keys that come once a block: they are normed and turned as at the block's first position, and stand at its last.
+#[test]
+fn keys_that_were_made() {
+    let mut rng = Rng::new(8);
+    let (width, block, len, keep) = (32, 4, 150, 6);
+    let shape = IndexShape::of_blocks(width, block).unwrap();
+    assert_eq!(shape.page_len(), 16 * width);
+    let pages = [1, 2, 0];
+    let (gain, rope) = (rng.normals(width), RopeSpec::new(Pairs::Norm, 16, 10_000.0));
+    let pooling = Pooling::Made { norm: Some(Norm { gain: &gain, eps: 1e-6 }), rope: &rope, rope_first: 16 };
+    let keys = rng.normals(len * width);
+    let slots: Vec<RowSlot> =
+        (0..len).map(|at| RowSlot { page: pages[at / PAGE], offset: (at % PAGE) as u32 }).collect();
+    let positions: Vec<u32> = (0..len as u32).collect();
+    let rows: Vec<RowView<'_>> =
+        (1..=len).map(|len| RowView { pages: &pages, len: len as u32, mask: None }).collect();
+    let q = rng.normals(len * 2 * width);
+    let query = IndexQuery { q: &q, heads: 2, weights: None, scale: 1.0, keep, seen: Seen::Ends };
+    let mut values = vec![f32::NAN; 3 * shape.page_len()];
+    let cpu = cpus().remove(0);
+    for part in [0..1, 1..70, 70..len] {
+        let mut keys = keys[part.start * width..part.end * width].to_vec();
+        let mut cache = IndexLayerMut::new(shape, &mut values).unwrap();
+        cpu.index_append((&mut keys, None), &pooling, &mut cache, &slots[part.clone()], &positions[part])
+            .unwrap();
+    }
+    let cache = IndexLayer::new(shape, &values).unwrap();
+    for at in 0..len / block {
+        let raw = &keys[(at * block + block - 1) * width..][..width];
+        let mean = raw.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>() / width as f64;
+        let mut key: Vec<f64> = raw
+            .iter()
+            .zip(&gain)
+            .map(|(x, gain)| f64::from(*x) / (mean + 1e-6).sqrt() * f64::from(*gain))
+            .collect();
+        for pair in 0..8 {
+            let (s, c) = ((at * block) as f64 * 10_000f64.powf(-2.0 * pair as f64 / 16.0)).sin_cos();
+            let (a, b) = (key[16 + 2 * pair], key[17 + 2 * pair]);
+            (key[16 + 2 * pair], key[17 + 2 * pair]) = (a * c - b * s, a * s + b * c);
+        }
+        for (found, exact) in cache.key(&pages, at).iter().zip(key) {
+            assert!((f64::from(*found) - exact).abs() < 4e-6, "block {at}: {found} {exact}");
+        }
+    }
+    let mut masks = Masks::default();
+    cpu.index_select(&query, &cache, &rows, &mut masks, Candidates::None).unwrap();
+    for row in 0..len {
+        let mask = masks.row(row).expect("blocks of four positions stand at the last");
+        let seen: Vec<usize> =
+            (0..64 * mask.len()).filter(|at| mask[at / 64] >> (at % 64) & 1 == 1).collect();
+        assert_eq!(seen.len(), ((row + 1) / block).min(keep), "row {row}");
+        assert!(seen.iter().all(|at| at % block == block - 1 && *at <= row), "row {row}: {seen:?}");
+    }
+    let mut ends = Masks::default();
+    cpu.group_ends(block, &rows, &mut ends);
+    assert_eq!(ends.row(20), masks.row(20), "few blocks are all seen");
+    cpu.group_ends(128, &rows, &mut ends);
+    assert_eq!(ends.row(126), Some(&[0, 0][..]));
+    assert_eq!(ends.row(127), Some(&[0, 1 << 63][..]));
+    let raw = Pooling::Mean { norm: Norm { gain: &gain, eps: 1e-6 }, rope: &rope };
+    let mut cache = IndexLayerMut::new(shape, &mut values).unwrap();
+    let error = cpu.index_append((&mut keys[..width].to_vec(), None), &raw, &mut cache, &slots[..1], &[0]);
+    assert!(matches!(error, Err(KernelError::Shape { .. })));
+}
+
+/// Spans of blocks to which later choices are limited, against a plain program with ties and the newest span.
+#[test]
+fn candidates_limit_later_choices() {
+    let mut rng = Rng::new(9);
+    let (width, len, size, spans, keep) = (16, 300, 3, 5, 7);
+    let shape = IndexShape::of_blocks(width, 1).unwrap();
+    let pages: Vec<u32> = (0..5).collect();
+    // Keys of few values, so that scores are often equal.
+    let values: Vec<f32> = (0..5 * shape.page_len()).map(|_| rng.below(3) as f32 - 1.0).collect();
+    let cache = IndexLayer::new(shape, &values).unwrap();
+    let rows: Vec<RowView<'_>> =
+        (1..=len).map(|len| RowView { pages: &pages, len: len as u32, mask: None }).collect();
+    let some = |rng: &mut Rng| (0..len * width).map(|_| rng.below(3) as f32 - 1.0).collect::<Vec<f32>>();
+    let (first, second) = (some(&mut rng), some(&mut rng));
+    let ask = |q| IndexQuery { q, heads: 1, weights: None, scale: 1.0, keep, seen: Seen::Ends };
+    let score = |q: &[f32], row: usize, at: usize| -> f32 {
+        let fit = |i: usize| q[row * width + i] * values[at * width + i];
+        (0..width).map(fit).sum::<f32>().max(0.0)
+    };
+    for cpu in cpus() {
+        let (mut masks, mut found) = (Masks::default(), Masks::default());
+        let make = Candidates::Make { spans: &mut found, size, keep: spans };
+        cpu.index_select(&ask(&first), &cache, &rows, &mut masks, make).unwrap();
+        let plain = masks.row(len - 1).unwrap().to_vec();
+        cpu.index_select(&ask(&first), &cache, &rows, &mut masks, Candidates::None).unwrap();
+        assert_eq!(masks.row(len - 1), Some(&plain[..]), "who makes candidates is not limited");
+        let limit = Candidates::Use { spans: &found, size };
+        cpu.index_select(&ask(&second), &cache, &rows, &mut masks, limit).unwrap();
+        let mut limited = 0;
+        for row in 0..len {
+            let count = (row + 1).div_ceil(size);
+            let most = |span: usize| {
+                let of = span * size..(row + 1).min((span + 1) * size);
+                of.map(|at| score(&first, row, at)).fold(f32::NEG_INFINITY, f32::max)
+            };
+            let mut order: Vec<usize> = (0..count).collect();
+            let newest = |span: usize| span + 1 == count;
+            order.sort_by(|&a, &b| {
+                newest(b).cmp(&newest(a)).then(most(b).total_cmp(&most(a))).then(a.cmp(&b))
+            });
+            order.truncate(spans);
+            let mut allowed: Vec<usize> = (0..=row).filter(|at| order.contains(&(at / size))).collect();
+            if row < keep {
+                assert_eq!(masks.row(row), None);
+                continue;
+            }
+            allowed
+                .sort_by(|&a, &b| score(&second, row, b).total_cmp(&score(&second, row, a)).then(a.cmp(&b)));
+            allowed.truncate(keep);
+            allowed.sort_unstable();
+            let mask = masks.row(row).unwrap();
+            let seen: Vec<usize> = (0..=row).filter(|at| mask[at / 64] >> (at % 64) & 1 == 1).collect();
+            assert_eq!(seen, allowed, "row {row}");
+            limited += usize::from(count > spans);
+        }
+        assert!(limited > 200);
+    }
 }

@@ -24,7 +24,8 @@ impl Net {
     fn weights(&self) -> NgramWeights<'_> {
         let [key_norm, query_norm, conv_norm] = self.gains.each_ref().map(|gain| Norm { gain, eps: 1e-6 });
         let (streams, conv) = (self.streams, &self.conv[..]);
-        NgramWeights { streams, key_norm, query_norm, conv_norm, conv, dilation: DILATION }
+        let conv = Some(NgramConv { norm: conv_norm, taps: conv, dilation: DILATION });
+        NgramWeights { streams, key_norm, query_norm, conv }
     }
 
     fn state_len(&self) -> usize {
@@ -164,5 +165,6 @@ fn bad_calls_are_refused() {
     assert!(call(&weights, &input, DeltaRun { from: Some(1), ..run }, 64).is_err());
     assert!(call(&weights, &input, DeltaRun { saves: &[(2, 0)], ..run }, 64).is_err());
     assert!(call(&NgramWeights { streams: 3, ..weights }, &input, run, 64).is_err());
-    assert!(call(&NgramWeights { conv: &net.conv[1..], ..weights }, &input, run, 64).is_err());
+    let conv = weights.conv.map(|conv| NgramConv { taps: &net.conv[1..], ..conv });
+    assert!(call(&NgramWeights { conv, ..weights }, &input, run, 64).is_err());
 }

@@ -120,6 +120,16 @@ impl RopeTable {
         Ok(Self { pairs: spec.pairs, half, turns })
     }
 
+    /// The same rotations the other way round.
+    #[must_use]
+    pub fn reversed(&self) -> Self {
+        let mut back = self.clone();
+        for row in back.turns.chunks_exact_mut((2 * self.half).max(1)) {
+            row[self.half..].iter_mut().for_each(|sine| *sine = -*sine);
+        }
+        back
+    }
+
     /// Rows of the table.
     pub(super) fn rows(&self) -> usize {
         self.turns.len().checked_div(2 * self.half).unwrap_or(usize::MAX)

@@ -2,7 +2,15 @@
 
 use super::{RouterGroups, RouterScore, RouterSpec};
 use crate::cpu::lanes::{Kernel, LANES, Lanes};
-use crate::cpu::math::{exp, gated};
+use crate::cpu::math::{exp, exp_one, gated};
+
+/// Above it `ln(1 + e^x)` is `x` to the last bit.
+const LINEAR: f32 = 20.0;
+
+/// `sqrt(ln(1 + e^x))`.
+fn sqrt_softplus(x: f32) -> f32 {
+    if x > LINEAR { x.sqrt() } else { exp_one(x).ln_1p().sqrt() }
+}
 
 /// What a NaN counts as.
 fn key(score: f32) -> f32 {
@@ -39,7 +47,7 @@ pub(super) fn open_groups(scores: &mut [f32], groups: RouterGroups, score: Route
                 second = score;
             }
         }
-        if score == RouterScore::Sigmoid { first + second } else { first }
+        if score == RouterScore::Softmax { first } else { first + second }
     };
     let values: Vec<f32> = scores.chunks_exact(size).map(value).collect();
     let mut open = vec![0; groups.used];
@@ -61,6 +69,10 @@ impl Kernel for Weigh<'_> {
     type Output = f32;
     #[inline(always)]
     unsafe fn run<V: Lanes>(self) -> f32 {
+        if self.spec.score == RouterScore::SqrtSoftplus {
+            self.logits.iter_mut().for_each(|logit| *logit = sqrt_softplus(*logit));
+            return 1.0;
+        }
         let sigmoid = self.spec.score == RouterScore::Sigmoid;
         let most = self
             .logits

@@ -22,6 +22,8 @@ pub enum RouterScore {
     Softmax,
     /// `1 / (1 + e^-logit)`.
     Sigmoid,
+    /// `sqrt(ln(1 + e^logit))`.
+    SqrtSoftplus,
 }
 
 /// Experts in groups, of which only some are open to a row.
@@ -41,11 +43,13 @@ pub struct RouterWeights<'a> {
     pub matrix: Matrix<'a>,
     /// Added to the scores when experts are chosen, not when they are weighted.
     pub bias: Option<&'a [f32]>,
+    /// `[rows][used]`: experts that are chosen already, and only weighted.
+    pub chosen: Option<&'a [u32]>,
 }
 
 impl<'a> From<Matrix<'a>> for RouterWeights<'a> {
     fn from(matrix: Matrix<'a>) -> Self {
-        Self { matrix, bias: None }
+        Self { matrix, bias: None, chosen: None }
     }
 }
 
@@ -108,7 +112,7 @@ impl Cpu {
         routes: &mut Routes,
         scratch: &mut Scratch,
     ) -> Result<(), KernelError> {
-        let RouterWeights { matrix: weight, bias } = router.into();
+        let RouterWeights { matrix: weight, bias, chosen: given } = router.into();
         let experts = weight.rows();
         check_weight("columns of the router", &weight, weight.cols())?;
         KernelError::length("router input", rows * weight.cols(), n.len())?;
@@ -116,6 +120,12 @@ impl Cpu {
             KernelError::length("bias of the router", experts, bias.len())?;
         }
         spec.check(experts)?;
+        if let Some(given) = given {
+            KernelError::length("chosen experts", rows * spec.used, given.len())?;
+            for &expert in given {
+                KernelError::below("chosen expert", expert as usize, experts)?;
+            }
+        }
         let Scratch { logits, scores, .. } = scratch;
         logits.resize(rows * experts, 0.0);
         scores.resize(rows * experts, 0.0);
@@ -141,7 +151,7 @@ impl Cpu {
             };
             let rows = chosen.chunks_exact_mut(spec.used).zip(weights.chunks_exact_mut(spec.used));
             let values = logits.chunks_exact_mut(experts).zip(scores.chunks_exact_mut(experts));
-            for ((chosen, weights), (logits, scores)) in rows.zip(values) {
+            for (row, ((chosen, weights), (logits, scores))) in (first..).zip(rows.zip(values)) {
                 // Softmax keeps the order of logits, so that the choice needs no scores.
                 let plain = spec.score == RouterScore::Softmax && bias.is_none();
                 if plain {
@@ -159,13 +169,18 @@ impl Cpu {
                 if let Some(groups) = spec.groups {
                     open_groups(scores, groups, spec.score);
                 }
-                select(scores, chosen);
+                match given {
+                    Some(given) => chosen.copy_from_slice(&given[row * spec.used..][..spec.used]),
+                    None => select(scores, chosen),
+                }
                 let mut among = 0.0;
                 for (weight, &expert) in weights.iter_mut().zip(&*chosen) {
                     *weight = logits[expert as usize];
                     among += *weight;
                 }
-                let divisor = if spec.renormalize { among } else { total };
+                // Of scores that may all be zero.
+                let tiny = if spec.score == RouterScore::SqrtSoftplus { 1e-20 } else { 0.0 };
+                let divisor = if spec.renormalize { among + tiny } else { total };
                 for weight in weights {
                     *weight = *weight / divisor * spec.scale;
                 }

@@ -117,7 +117,7 @@ fn bad_calls_are_refused() {
         let error = cpu.route(&[0.5; 64], 2, router, &spec, &mut routes, &mut scratch);
         assert!(matches!(error, Err(KernelError::Shape { .. })), "{spec:?}");
     }
-    let biased = RouterWeights { matrix: router, bias: Some(&[0.0; 5]) };
+    let biased = RouterWeights { matrix: router, bias: Some(&[0.0; 5]), chosen: None };
     let spec = RouterSpec::softmax(2);
     let error = cpu.route(&[0.5; 64], 2, biased, &spec, &mut routes, &mut scratch);
     assert!(matches!(error, Err(KernelError::Length { .. })));
@@ -132,6 +132,7 @@ fn definition(logits: &[f64], bias: Option<&[f32]>, spec: &RouterSpec) -> (Vec<u
     let score = |z: &f64| match spec.score {
         RouterScore::Softmax => (z - most).exp() / total,
         RouterScore::Sigmoid => 1.0 / (1.0 + (-z).exp()),
+        RouterScore::SqrtSoftplus => z.exp().ln_1p().sqrt(),
     };
     let p: Vec<f64> = logits.iter().map(score).collect();
     let s: Vec<f64> = (0..p.len()).map(|e| p[e] + bias.map_or(0.0, |bias| f64::from(bias[e]))).collect();
@@ -140,7 +141,7 @@ fn definition(logits: &[f64], bias: Option<&[f32]>, spec: &RouterSpec) -> (Vec<u
     let value = |group: usize| {
         let mut of: Vec<f64> = s[group * size..(group + 1) * size].to_vec();
         of.sort_by(|a, b| b.total_cmp(a));
-        if spec.score == RouterScore::Sigmoid && spec.groups.is_some() { of[0] + of[1] } else { of[0] }
+        if spec.score != RouterScore::Softmax && spec.groups.is_some() { of[0] + of[1] } else { of[0] }
     };
     let mut order: Vec<usize> = (0..groups.count).collect();
     order.sort_by(|&a, &b| value(b).total_cmp(&value(a)));
@@ -165,7 +166,7 @@ fn scores_biases_and_groups() {
     let data = bytes(&matrix, Format::F32);
     let matrix_view = Matrix::new(Format::F32, experts, cols, &data).unwrap();
     let mut differ = 0;
-    for score in [RouterScore::Softmax, RouterScore::Sigmoid] {
+    for score in [RouterScore::Softmax, RouterScore::Sigmoid, RouterScore::SqrtSoftplus] {
         for groups in [None, Some((4, 2)), Some((12, 5)), Some((1, 1))] {
             for (bias, renormalize, scale) in [(None, false, 1.0), (Some(&bias[..]), true, 2.5)] {
                 let groups = groups.map(|(count, used)| RouterGroups { count, used });
@@ -173,7 +174,7 @@ fn scores_biases_and_groups() {
                 let mut expected: Option<Routes> = None;
                 for cpu in cpus() {
                     let mut routes = Routes::default();
-                    let router = RouterWeights { matrix: matrix_view, bias };
+                    let router = RouterWeights { matrix: matrix_view, bias, chosen: None };
                     cpu.route(&x, rows, router, &spec, &mut routes, &mut Scratch::default()).unwrap();
                     assert_eq!(*expected.get_or_insert_with(|| routes.clone()), routes, "{cpu:?}");
                 }
@@ -194,4 +195,61 @@ fn scores_biases_and_groups() {
         }
     }
     assert!(differ > 100, "only {differ} rows are chosen otherwise than by the plain rule");
+}
+
+/// Values of the published router, of logits that are far from zero too.
+#[test]
+fn roots_of_softplus() {
+    let logits = [-200.0, -30.0, -5.0, 0.0, 1.0, 25.0];
+    let roots = [0.0, 3.059_023_2e-7, 0.081_947_2, 0.832_554_6, 1.145_976_3, 5.0];
+    let data = bytes(&logits, Format::F32);
+    let matrix = Matrix::new(Format::F32, 6, 1, &data).unwrap();
+    let spec = RouterSpec {
+        score: RouterScore::SqrtSoftplus,
+        renormalize: false,
+        scale: 1.0,
+        ..RouterSpec::softmax(6)
+    };
+    for cpu in cpus() {
+        let mut routes = Routes::default();
+        cpu.route(&[1.0], 1, matrix, &spec, &mut routes, &mut Scratch::default()).unwrap();
+        assert_eq!(routes.experts, [5, 4, 3, 2, 1, 0]);
+        for (got, wanted) in routes.weights.iter().rev().zip(roots) {
+            // Seven digits.
+            assert!((got - wanted).abs() <= 6e-7 * wanted, "{got} {wanted}");
+        }
+        // Scores that are all zero are divided by something.
+        let spec = RouterSpec { renormalize: true, ..spec };
+        cpu.route(&[-1e4], 1, matrix, &RouterSpec { used: 2, ..spec }, &mut routes, &mut Scratch::default())
+            .unwrap();
+        assert!(routes.weights.iter().all(|weight| weight.is_finite()), "{:?}", routes.weights);
+    }
+}
+
+/// Experts that somebody else has chosen get the weights of their own scores.
+#[test]
+fn chosen_experts_are_only_weighted() {
+    let (experts, cols, rows, used) = (8, 32, 5, 3);
+    let mut rng = Rng::new(12);
+    let (x, matrix) = (rng.normals(rows * cols), rng.normals(experts * cols));
+    let data = bytes(&matrix, Format::F32);
+    let view = Matrix::new(Format::F32, experts, cols, &data).unwrap();
+    let spec = RouterSpec { score: RouterScore::SqrtSoftplus, scale: 1.5, ..RouterSpec::softmax(used) };
+    let cpu = cpus().remove(0);
+    let (mut routes, mut scratch) = (Routes::default(), Scratch::default());
+    cpu.route(&x, rows, view, &spec, &mut routes, &mut scratch).unwrap();
+    let best = routes.clone();
+    let backwards: Vec<u32> = best.experts.chunks(used).flat_map(|row| row.iter().rev().copied()).collect();
+    let router = RouterWeights { matrix: view, bias: None, chosen: Some(&backwards) };
+    cpu.route(&x, rows, router, &spec, &mut routes, &mut scratch).unwrap();
+    assert_eq!(routes.experts, backwards);
+    for (there, back) in best.weights.chunks(used).zip(routes.weights.chunks(used)) {
+        for (there, back) in there.iter().zip(back.iter().rev()) {
+            assert!((there - back).abs() < 1e-6, "{there} {back}");
+        }
+    }
+    for chosen in [&backwards[1..], &[experts as u32; 15][..]] {
+        let router = RouterWeights { chosen: Some(chosen), ..router };
+        assert!(cpu.route(&x, rows, router, &spec, &mut routes, &mut scratch).is_err());
+    }
 }

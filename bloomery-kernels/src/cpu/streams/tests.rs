@@ -134,7 +134,7 @@ fn hyper_connections() {
     for (rows, streams, width) in SHAPES {
         let base = rng.normals(streams * (streams + 2));
         let scale = [0.7, 1.3, 2.1];
-        let spec = HyperSpec { streams, scale, base: &base, norm_eps: 1e-5, eps: 1e-6, rounds: 20 };
+        let spec = HyperSpec { streams, scale: &scale, base: &base, norm_eps: 1e-5, eps: 1e-6, rounds: 20 };
         let each = spec.weights();
         let x = rng.normals(rows * streams * width);
         let logits = rng.normals(rows * each);
@@ -178,7 +178,7 @@ fn hyper_connections() {
 fn sinkhorn_as_published() {
     let mix = [2.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.5, 0.0, 1.0, 0.0, 0.0, -1.0];
     let base = [0.0; 24];
-    let spec = HyperSpec { streams: 4, scale: [1.0; 3], base: &base, norm_eps: 0.0, eps: 1e-6, rounds: 20 };
+    let spec = HyperSpec { streams: 4, scale: &[1.0; 3], base: &base, norm_eps: 0.0, eps: 1e-6, rounds: 20 };
     let mut weights = vec![0.0; 8];
     weights.extend(mix);
     // Streams of size 1 leave logits as they are.
@@ -200,7 +200,8 @@ fn wrong_lengths_are_refused() {
     assert!(cpu.inject(&[0.0; 8], &[0.0; 3], 2, &mut [0.0; 16]).is_err());
     assert!(cpu.inject(&[0.0; 8], &[0.0; 4], 2, &mut [0.0; 15]).is_err());
     assert!(cpu.stream_mean(&[0.0; 16], 9, 1, &mut [0.0; 2]).is_err());
-    let spec = HyperSpec { streams: 2, scale: [1.0; 3], base: &[0.0; 8], norm_eps: 0.0, eps: 0.0, rounds: 1 };
+    let spec =
+        HyperSpec { streams: 2, scale: &[1.0; 3], base: &[0.0; 8], norm_eps: 0.0, eps: 0.0, rounds: 1 };
     assert!(cpu.hyper_weights(&[0.0; 16], &spec, &mut [0.0; 16]).is_ok());
     assert!(cpu.hyper_weights(&[0.0; 15], &spec, &mut [0.0; 16]).is_err());
     assert!(cpu.hyper_weights(&[0.0; 16], &spec, &mut [0.0; 15]).is_err());
@@ -208,4 +209,30 @@ fn wrong_lengths_are_refused() {
     assert!(cpu.hyper_write(&[0.0; 7], &[0.0; 16], &spec, &mut [0.0; 16]).is_err());
     let short = HyperSpec { base: &[0.0; 7], ..spec };
     assert!(cpu.hyper_weights(&[0.0; 16], &short, &mut [0.0; 16]).is_err());
+}
+
+/// Before a head streams are only read: by the same weights as if they were written to as well.
+#[test]
+fn streams_that_are_only_read() {
+    let mut rng = Rng::new(5);
+    let (rows, streams, width) = (3, 4, 24);
+    let x = rng.normals(rows * streams * width);
+    let (logits, base) = (rng.normals(rows * 24), rng.normals(24));
+    let scale = [0.7, 1.3, 2.1];
+    let both = HyperSpec { streams, scale: &scale, base: &base, norm_eps: 1e-5, eps: 1e-6, rounds: 20 };
+    let read = HyperSpec { scale: &scale[..1], base: &base[..4], ..both };
+    let cpu = cpus().remove(0);
+    let (mut all, mut some) =
+        (logits.clone(), logits.chunks(24).flat_map(|row| row[..4].to_vec()).collect::<Vec<_>>());
+    cpu.hyper_weights(&x, &both, &mut all).unwrap();
+    cpu.hyper_weights(&x, &read, &mut some).unwrap();
+    for (all, some) in all.chunks(24).zip(some.chunks(4)) {
+        assert_eq!(bits(&all[..4]), bits(some));
+    }
+    let mut out = [vec![0.0; rows * width], vec![0.0; rows * width]];
+    cpu.hyper_read(&x, (&all, 24), 4, &mut out[0]).unwrap();
+    cpu.hyper_read(&x, (&some, 4), 4, &mut out[1]).unwrap();
+    assert_eq!(bits(&out[0]), bits(&out[1]));
+    let error = cpu.hyper_write(&out[0], &some, &read, &mut x.clone()).unwrap_err();
+    assert!(matches!(error, KernelError::Length { expected: 3, found: 1, .. }), "{error}");
 }
