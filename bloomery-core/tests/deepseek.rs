@@ -29,14 +29,14 @@ fn load(test: &str, change: &Change<'_>) -> Result<Engine, PlanError> {
     };
     let mut writer = Writer::new();
     for (key, value) in gguf.metadata().iter() {
-        writer.set(&named(key), value.clone());
+        writer.set(named(key), value.clone());
     }
     for &(key, value) in change.set {
-        writer.set(&format!("deepseek41.{key}"), Value::U32(value));
+        writer.set(format!("deepseek41.{key}"), Value::U32(value));
     }
     for tensor in gguf.tensors().filter(|tensor| !change.without.contains(&tensor.name.as_str())) {
         let data = gguf.data(tensor).to_vec();
-        writer.tensor(&named(&tensor.name), &tensor.dims, tensor.format, data).unwrap();
+        writer.tensor(named(&tensor.name), &tensor.dims, tensor.format, data).unwrap();
     }
     let path = std::env::temp_dir().join(format!("bloomery-deepseek-{test}-{}.gguf", std::process::id()));
     writer.write_file(&path).unwrap();
@@ -92,7 +92,7 @@ fn other_names_are_the_same_model() {
 
 #[test]
 fn what_does_not_fit_is_refused_by_name() {
-    let refusal = |test: &str, change: Change<'_>| load(test, &change).err().expect(test).to_string();
+    let refusal = |test: &str, change: Change<'_>| load(test, &change).map(drop).expect_err(test).to_string();
     let few = [("attention.candidate_topk_blocks", 1)];
     let text = refusal("few", Change { set: &few, ..NOTHING });
     assert!(text.contains("candidate_topk_blocks") && text.contains('1'), "{text}");

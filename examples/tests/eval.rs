@@ -71,6 +71,22 @@ fn logits_do_not_depend_on_chunks_and_lead_to_what_generate_says() {
     assert_eq!((generated.len(), generated[0]), (5, best));
 }
 
+/// The small DeepSeek-V4.1 continues as its reference does, and models of other kinds are refused.
+#[test]
+fn the_example_of_one_architecture_writes_what_its_reference_does() {
+    let models = concat!(env!("CARGO_MANIFEST_DIR"), "/../bloomery-core/tests/data/models");
+    let name = format!("{models}/deepseek41-small-bf16");
+    let fixture: serde_json::Value =
+        serde_json::from_slice(&fs::read(format!("{name}.json")).unwrap()).unwrap();
+    let folder = Folder::new();
+    let ids = folder.write("ids.json", fixture["ids"].to_string().as_bytes());
+    let words = ["-m", &format!("{name}.gguf"), "--ids", &ids, "-n", "8", "--exact", "--place", "cpu"];
+    let written: Vec<u32> = serde_json::from_str(&run(&example("generate_ds41"), &words).fine()).unwrap();
+    let expected: Vec<u32> = serde_json::from_value(fixture["greedy"].clone()).unwrap();
+    assert_eq!(written, expected[..8]);
+    run(&example("generate_ds41"), &["-m", demo().to_str().unwrap(), "--ids", &ids]).refused(66, "qwen3moe");
+}
+
 #[test]
 fn routes_are_json_by_layer() {
     let folder = Folder::new();

@@ -3,8 +3,8 @@
 
 use super::{Arch, Keys};
 use crate::def::{
-    Act, Bias, Candidates, Choice, Dense, Ffn, Layer, Mixer, Mixing, ModelDef, Moe, NgramKind, Ngrams, Pairs,
-    Reading, Rope, Scaling, Scores, Shared, Streams, Summaries, Windowed,
+    Act, Bias, Candidates, Choice, Dense, Ffn, Layer, Mixer, Mixing, ModelDef, Moe, Pairs, Reading, Rope,
+    Scaling, Scores, Shared, Streams, Summaries, Windowed,
 };
 use crate::error::LoadError;
 
@@ -56,7 +56,7 @@ fn v41(keys: &Keys<'_>) -> Result<ModelDef, LoadError> {
     // Of image tokens.
     let reserved = (0..count).map(|layer| format!("blk.{layer}.exp_probs_b_vl")).collect();
     let streams = Some(streams(keys, Reading::Lagged)?);
-    Ok(ModelDef { streams, ngrams: engrams(keys, count)?, reserved, ..keys.model(layers)? })
+    Ok(ModelDef { streams, ngrams: keys.engrams(count)?, reserved, ..keys.model(layers)? })
 }
 
 fn streams(keys: &Keys<'_>, reading: Reading) -> Result<Streams, LoadError> {
@@ -177,52 +177,4 @@ fn moe(keys: &Keys<'_>, shared: Act, routed: Act) -> Result<Moe, LoadError> {
     let count = keys.positive("expert_shared_count")?;
     moe.shared = Some(Shared { network: Dense { width: count * moe.width, act: shared }, gate: false });
     Ok(moe)
-}
-
-/// A table of n-grams of folded tokens at each of some layers.
-fn engrams(keys: &Keys<'_>, count: usize) -> Result<Vec<Ngrams>, LoadError> {
-    let values = keys.values();
-    let Some(layers) = values.opt_u32s("engram.layer_ids")? else { return Ok(Vec::new()) };
-    // Names in the wild, the first one where there is none.
-    let named = |names: [&'static str; 2]| if values.get(names[1]).is_some() { names[1] } else { names[0] };
-    let longest = keys.positive("engram.max_ngram_size")?;
-    let each = keys.positive(named(["engram.head_count", "engram.n_heads"]))?;
-    let width = keys.positive(named(["engram.key_length", "engram.head_dim"]))?;
-    let boundary = values.u32(named(["engram.pad_id", "engram.pad_token_id"]))?;
-    let folded = values.u32s("engram.token_map")?;
-    let heads = longest.saturating_sub(1) * each;
-    let of_sites = |key: &'static str, each: usize| {
-        let all = values.u64s(key)?;
-        if each == 0 || all.len() != layers.len() * each {
-            let found = format!("{} values for {} layers", all.len(), layers.len());
-            return Err(keys.unsupported(
-                key,
-                found,
-                "one for each token or head of an n-gram, layer by layer",
-            ));
-        }
-        Ok(all)
-    };
-    let multipliers = of_sites("engram.multipliers", longest)?;
-    let (sizes, starts) = (of_sites("engram.primes", heads)?, of_sites("engram.offsets", heads)?);
-    if sizes.contains(&0) {
-        return Err(keys.unsupported("engram.primes", 0, "positive numbers"));
-    }
-    let site = |(site, &layer): (usize, &u32)| {
-        if layer as usize >= count {
-            return Err(keys.unsupported("engram.layer_ids", layer, "layers of the model"));
-        }
-        let of_heads = site * heads..(site + 1) * heads;
-        Ok(Ngrams {
-            layer: layer as usize,
-            width,
-            multipliers: multipliers[site * longest..(site + 1) * longest].to_vec(),
-            heads: starts[of_heads.clone()].iter().copied().zip(sizes[of_heads].iter().copied()).collect(),
-            boundary,
-            cuts: false,
-            folded: Some(folded.clone()),
-            kind: NgramKind::Engram,
-        })
-    };
-    layers.iter().enumerate().map(site).collect()
 }

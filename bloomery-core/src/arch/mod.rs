@@ -3,6 +3,7 @@
 mod decoder;
 mod deepseek2;
 mod deepseek4;
+mod engrams;
 mod gemma3;
 mod glm5next;
 mod llama;

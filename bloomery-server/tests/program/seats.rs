@@ -7,20 +7,30 @@ use serde_json::{Value, json};
 
 use crate::serving::{Server, program};
 
-/// An architecture, and a template of its family.
-const SEATS: [(&str, &str); 2] = [("glm5next", "GLM-4.6.jinja"), ("qwen4exp", "Qwen3-Coder.jinja")];
+/// An architecture, a template of its family, and whether there is a block for the next tokens.
+type Seat = (&'static str, &'static str, bool);
+
+const SEATS: [Seat; 3] = [
+    ("glm5next", "GLM-4.6.jinja", true),
+    ("qwen4exp", "Qwen3-Coder.jinja", true),
+    // The shape of the published one, which is in no package.
+    ("deepseek41", "deepseek-v4.1.jinja", false),
+];
 
 fn data(parts: &[&str]) -> String {
     let path: PathBuf = [env!("CARGO_MANIFEST_DIR"), "..", "bloomery-core", "tests", "data"].iter().collect();
     parts.iter().fold(path, |path, part| path.join(part)).to_str().unwrap().to_owned()
 }
 
-fn start((arch, template): (&str, &str), more: &[&str]) -> Server {
+fn start((arch, template, block): Seat, more: &[&str]) -> Server {
     let model = data(&["models", &format!("{arch}-small-bf16.gguf")]);
-    let block = data(&["models", &format!("mtp-{arch}-bf16.gguf")]);
-    let template = data(&["chat", "templates", template]);
-    let words = ["-m", &model, "-md", &block, "--chat-template-file", &template, "-c", "4096", "-np", "2"];
-    let server = Server::start(program(&[&words[..], &["--port", "0", "-ngl", "0"], more].concat()));
+    let of_block = block.then(|| data(&["models", &format!("mtp-{arch}-bf16.gguf")]));
+    let published = data(&["chat", "templates", template]);
+    let own = format!("{}/tests/data/{template}", env!("CARGO_MANIFEST_DIR"));
+    let template = if PathBuf::from(&published).exists() { published } else { own };
+    let words = ["-m", &model, "--chat-template-file", &template, "-c", "4096", "-np", "2", "--port", "0"];
+    let guesses: Vec<&str> = of_block.iter().flat_map(|block| ["-md", block]).collect();
+    let server = Server::start(program(&[&words[..], &["-ngl", "0"], &guesses, more].concat()));
     server.wait_ready();
     server
 }
@@ -109,7 +119,7 @@ fn tools_are_called_in_the_familys_markup() {
 /// With the block's guesses, and without: one text.
 #[test]
 fn guesses_of_the_block_change_no_answer() {
-    for seat in SEATS {
+    for seat in SEATS.into_iter().filter(|seat| seat.2) {
         let ask = |source: &str| {
             let server = start(seat, &["--spec-type", source]);
             let body = json!({"prompt": "the", "n_predict": 40, "temperature": 0, "ignore_eos": true});
@@ -120,4 +130,28 @@ fn guesses_of_the_block_change_no_answer() {
         assert_eq!(without["content"], with["content"], "{}", seat.0);
         assert_eq!(without["timings"]["draft_n"].as_u64().unwrap_or(0), 0, "{without}");
     }
+}
+
+/// Thoughts and the text after them, by the tags that the prompt ends with.
+#[test]
+fn deepseeks_prompt_begins_a_thought() {
+    let server = start(SEATS[2], &[]);
+    let prompt = |thinking: bool| {
+        let body = json!({
+            "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}],
+            "chat_template_kwargs": {"enable_thinking": thinking},
+        });
+        let answer = server.ask("POST", "/apply-template", &body.to_string());
+        read(answer.split_once("\r\n\r\n").unwrap().1)["prompt"].as_str().unwrap().to_owned()
+    };
+    assert!(prompt(true).ends_with("Be brief.<｜User｜>Hi<｜Assistant｜><think>"), "{}", prompt(true));
+    assert!(prompt(true).contains("Reasoning effort: 75"));
+    assert!(prompt(false).ends_with("<｜User｜>Hi<｜Assistant｜></think>"), "{}", prompt(false));
+    let mut body = json!({"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 8});
+    let message = |body: &Value| read(&chat(&server, body))["choices"][0]["message"].clone();
+    let thought = message(&body);
+    assert!(thought["reasoning_content"].as_str().is_some_and(|text| !text.is_empty()), "{thought}");
+    body["chat_template_kwargs"] = json!({"enable_thinking": false});
+    let said = message(&body);
+    assert!(said["content"].as_str().is_some_and(|text| !text.is_empty()), "{said}");
 }

@@ -150,7 +150,9 @@ fn hyper_connections() {
         // 20 rounds of two divisions and sums of a few values, all about 1.
         near(&weights, exact.iter().copied(), 200.0 * f64::from(f32::EPSILON), "weights");
 
-        let read = everywhere(rows * width, |cpu, out| cpu.hyper_read(&x, &weights, &spec, out).unwrap());
+        let read = everywhere(rows * width, |cpu, out| {
+            cpu.hyper_read(&x, (&weights, spec.weights()), streams, out).unwrap()
+        });
         let at = |row: usize, s: usize, c: usize| f64::from(x[(row * streams + s) * width + c]);
         let exact_read = (0..rows * width).map(|i| {
             let (row, c) = (i / width, i % width);
@@ -205,7 +207,7 @@ fn wrong_lengths_are_refused() {
     assert!(cpu.hyper_weights(&[0.0; 16], &spec, &mut [0.0; 16]).is_ok());
     assert!(cpu.hyper_weights(&[0.0; 15], &spec, &mut [0.0; 16]).is_err());
     assert!(cpu.hyper_weights(&[0.0; 16], &spec, &mut [0.0; 15]).is_err());
-    assert!(cpu.hyper_read(&[0.0; 16], &[0.0; 16], &spec, &mut [0.0; 9]).is_err());
+    assert!(cpu.hyper_read(&[0.0; 16], (&[0.0; 16], 8), 2, &mut [0.0; 9]).is_err());
     assert!(cpu.hyper_write(&[0.0; 7], &[0.0; 16], &spec, &mut [0.0; 16]).is_err());
     let short = HyperSpec { base: &[0.0; 7], ..spec };
     assert!(cpu.hyper_weights(&[0.0; 16], &short, &mut [0.0; 16]).is_err());
