@@ -126,6 +126,9 @@ pub(super) fn load(
             if let Some(delta) = program.deltas.iter().find(|delta| delta.conv.contains(&id)) {
                 values = by_tap(&values, delta.net.taps);
             }
+            if let Some(layer) = program.ngrams.as_ref().filter(|layer| layer.conv == id) {
+                values = by_tap(&values, layer.hash.taps);
+            }
             let memory = device.alloc(values.len())?;
             stream.upload(&values, &memory.span())?;
             Ok(memory.span())
