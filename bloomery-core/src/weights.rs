@@ -220,18 +220,6 @@ impl Weights {
         }
     }
 
-    /// The tensor that a matrix is all of.
-    #[cfg(feature = "cuda")]
-    pub(crate) fn tensor(&self, id: MatrixId) -> &Tensor {
-        &self.matrices[id.0].tensor
-    }
-
-    /// Bytes of a row of a matrix.
-    #[cfg(feature = "cuda")]
-    pub(crate) fn row_bytes(&self, id: MatrixId) -> usize {
-        self.matrices[id.0].row_bytes()
-    }
-
     /// Format of a stack.
     #[cfg(feature = "cuda")]
     pub(crate) fn stack_format(&self, id: StackId) -> Format {

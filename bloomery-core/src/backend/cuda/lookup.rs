@@ -7,6 +7,7 @@ use std::thread;
 use bloomery_gguf::{Gguf, Tensor};
 use bloomery_kernels::cuda::{Buffer, CudaError, Span, Stream, Upload, Weight};
 
+use super::ops::ngrams;
 use super::sizes::Sizes;
 use crate::backend::Batch;
 use crate::def::Ngrams;
@@ -38,14 +39,17 @@ impl Lookup {
         sizes: &Sizes,
     ) -> Result<Option<Self>, CudaError> {
         let Some(layer) = &program.ngrams else { return Ok(None) };
+        let table =
+            weights.packed_matrices(gguf).nth(layer.table.index()).and_then(|table| gguf.tensor(table.name));
+        let table = table.expect("a matrix of the program is a tensor of its file").clone();
         let numbers: Vec<u32> = (0..sizes.found_rows as u32).collect();
         let memory = stream.device().alloc(numbers.len())?;
         stream.upload(&numbers, &memory.span())?;
         Ok(Some(Self {
             gguf: gguf.clone(),
-            table: weights.tensor(layer.table).clone(),
+            table,
             hash: layer.hash.clone(),
-            row_bytes: weights.row_bytes(layer.table),
+            row_bytes: ngrams::row_bytes(layer, weights),
             upload: Upload::new(stream, sizes.found_bytes)?,
             numbers: memory,
         }))

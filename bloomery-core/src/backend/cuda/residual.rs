@@ -75,6 +75,7 @@ impl<'a> Residual<'a> {
 mod tests {
     use super::*;
     use crate::backend::cuda::Sizes;
+    use crate::backend::cuda::ops::ngrams;
     use crate::engine::Engine;
     use crate::plan::{Placement, Plan};
 
@@ -162,6 +163,6 @@ mod tests {
         assert!(!table.product && !table.table);
         let sizes = Sizes::of(&plan.program, &plan.weights, plan.kv, (9, 2));
         assert_eq!(sizes.found_rows, 9 * layer.hash.heads.len());
-        assert_eq!(sizes.found_bytes, sizes.found_rows * plan.weights.row_bytes(layer.table));
+        assert_eq!(sizes.found_bytes, sizes.found_rows * ngrams::row_bytes(layer, &plan.weights));
     }
 }

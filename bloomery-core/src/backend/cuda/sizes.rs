@@ -96,7 +96,7 @@ impl Sizes {
         if let Some(layer) = &program.ngrams {
             sizes.streams = ngrams::scratch_len(layer, rows);
             sizes.found_rows = rows * layer.hash.heads.len();
-            sizes.found_bytes = sizes.found_rows * weights.row_bytes(layer.table);
+            sizes.found_bytes = sizes.found_rows * ngrams::row_bytes(layer, weights);
         }
         // Bytes of the last experts: a network beside them has bytes of its own.
         let mut experts_bytes = 0;

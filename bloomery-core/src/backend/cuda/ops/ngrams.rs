@@ -5,6 +5,7 @@ use bloomery_kernels::cuda::{CudaError, Embed, Launch, NgramMix};
 use super::streams::odd;
 use crate::backend::cuda::frame::Frame;
 use crate::program::{Buffer, NgramLayer};
+use crate::weights::Weights;
 
 /// Why there are no kernels for a layer, if there are none.
 pub(in crate::backend::cuda) fn unsupported(layer: &NgramLayer) -> Option<String> {
@@ -13,6 +14,11 @@ pub(in crate::backend::cuda) fn unsupported(layer: &NgramLayer) -> Option<String
         let fits = (2..=64).contains(&taps) && (1..=64).contains(&dilation);
         (!fits).then(|| format!("a convolution over {taps} n-grams, {dilation} apart"))
     })
+}
+
+/// Bytes of a row of the table.
+pub(in crate::backend::cuda) fn row_bytes(layer: &NgramLayer, weights: &Weights) -> usize {
+    weights.matrix_bytes(layer.table).0 as usize / weights.matrix_rows(layer.table).max(1)
 }
 
 /// Values of memory for `rows` rows.
