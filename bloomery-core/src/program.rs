@@ -106,16 +106,7 @@ impl Op {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::IndexAppend { .. } | Self::Select { .. } => "an index over blocks of positions",
-            Self::StreamNorm { .. }
-            | Self::ProjectStreams { .. }
-            | Self::Copy { .. }
-            | Self::ScaledSilu { .. }
-            | Self::GatedMean { .. }
-            | Self::Inject { .. } => "residual streams behind gates",
-            Self::HyperRead { .. }
-            | Self::HyperLast { .. }
-            | Self::HyperWrite { .. }
-            | Self::StreamMean { .. } => "hyper-connections",
+            Self::HyperLast { .. } => "hyper-connections that lag",
             Self::SharedAppend { .. }
             | Self::AttendPart { .. }
             | Self::Blend { .. }
@@ -123,9 +114,20 @@ impl Op {
             | Self::Summarise { .. }
             | Self::SummaryAppend { .. }
             | Self::SelectEnds { .. } => "attention to rows that stand for groups of positions",
-            Self::Ngrams { .. } | Self::NgramMix { .. } => "hashed n-grams",
+            Self::StreamNorm { .. } | Self::ScaledSilu { .. } | Self::GatedMean { .. } => {
+                "residual streams behind gates in another order"
+            }
+            Self::HyperRead { .. } => "hyper-connections in another order",
             _ => "a part of this model",
         }
+    }
+
+    /// Whether it is one of several that read residual streams together.
+    #[cfg(feature = "cuda")]
+    pub(crate) fn is_of_reading(&self) -> bool {
+        let gated =
+            matches!(self, Self::StreamNorm { .. } | Self::ScaledSilu { .. } | Self::GatedMean { .. });
+        gated || matches!(self, Self::HyperRead { .. })
     }
 }
 

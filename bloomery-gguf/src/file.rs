@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
@@ -169,6 +170,20 @@ impl Gguf {
     pub fn data<'a>(&'a self, tensor: &Tensor) -> &'a [u8] {
         let part = self.parts.get(tensor.shard).map(|part| part.bytes.get());
         part.and_then(|bytes| bytes.get(tensor.offset..)?.get(..tensor.len)).unwrap_or_default()
+    }
+
+    /// Has the system read a tensor's bytes from the disk, without waiting for them, if they are in a mapped file.
+    pub fn prefetch(&self, tensor: &Tensor, bytes: Range<usize>) {
+        #[cfg(unix)]
+        if let Some(Part { bytes: Bytes::Mapped(map), .. }) = self.parts.get(tensor.shard)
+            && bytes.start < bytes.end
+            && bytes.end <= tensor.len
+        {
+            // Advice: where it is not taken, the bytes are read when they are looked at.
+            let _ = map.advise_range(memmap2::Advice::WillNeed, tensor.offset + bytes.start, bytes.len());
+        }
+        #[cfg(not(unix))]
+        let _ = (tensor, bytes);
     }
 
     /// The size of all files in bytes.

@@ -3,6 +3,7 @@
 mod cpu;
 #[cfg(feature = "cuda")]
 pub(crate) mod cuda;
+mod ngrams;
 mod rope;
 
 pub(crate) use cpu::CpuBackend;

@@ -4,8 +4,8 @@ use super::abi::draft::{CarryArgs, PairArgs};
 use super::math::inverse_rms;
 use super::rounding::{load8, scaled};
 use super::simt::{
-    await_predecessors, barrier, block, lane, ld_global_f32, ld_global_f32x4, ld_global_u32, ld_shared_f32,
-    release_successor, shared_base, st_global_f32x4, st_shared_f32, thread, threads, warp,
+    await_predecessors, barrier, block, divide, lane, ld_global_f32, ld_global_f32x4, ld_global_u32,
+    ld_shared_f32, release_successor, shared_base, st_global_f32x4, st_shared_f32, thread, threads, warp,
 };
 
 /// Row `block()`, and the slot that gets it.
@@ -59,7 +59,7 @@ unsafe fn saved(args: &CarryArgs, row: u32) -> u64 {
     slot(args, ld_global_u32(args.saves + 4 * u64::from(row)))
 }
 
-/// Half `block() % 2` of row `block() / 2`, with the bits of `norm_quantize`.
+/// Half `block() % 2` of stream `block() / 2` of all rows, with the bits of `norm_quantize`.
 ///
 /// # Safety
 /// The contract of `Pair::launch`: buffers of the lengths in [`PairArgs`], aligned to 16 bytes; there are 16 bytes of shared memory.
@@ -67,12 +67,16 @@ unsafe fn saved(args: &CarryArgs, row: u32) -> u64 {
 pub(crate) unsafe fn pair(args: PairArgs) {
     await_predecessors();
     release_successor();
-    let (row, second) = (u64::from(block() / 2), block() % 2 == 1);
-    let (x, gain, eps) = match second {
-        false => (args.x[0], args.gain[0], args.eps[0]),
-        true => (args.x[1], args.gain[1], args.eps[1]),
+    let (row, stream) = divide(block() / 2, args.streams);
+    let stride = 4 * u64::from(args.cols);
+    let (x, gain, eps) = match block() % 2 == 1 {
+        false => (args.x[0] + u64::from(row) * stride, args.gain[0], args.eps[0]),
+        true => {
+            let x = args.x[1] + u64::from(block() / 2) * stride;
+            (x, args.gain[1] + u64::from(stream) * stride, args.eps[1])
+        }
     };
-    let (x, scratch) = (x + 4 * row * u64::from(args.cols), shared_base());
+    let scratch = shared_base();
     if warp() == 0 {
         let inverse = inverse_rms(args.cols, eps, |at| ld_global_f32(x + 4 * u64::from(at)));
         if lane() == 0 {
@@ -81,7 +85,7 @@ pub(crate) unsafe fn pair(args: PairArgs) {
     }
     barrier();
     let inverse = ld_shared_f32(scratch);
-    let out = args.out + 4 * u64::from(block()) * u64::from(args.cols);
+    let out = args.out + u64::from(block()) * stride;
     let mut at = 8 * thread();
     while at < args.cols {
         let place = 4 * u64::from(at);

@@ -88,7 +88,7 @@ unsafe fn group<B: Block>(row: u64, column: u32, scale: f32, out: u64) {
     }
 }
 
-/// `out[i] = scale * table[ids[i]]`, 32 values a thread.
+/// `out[i] = scale * table[ids[i / copies]]`, 32 values a thread.
 ///
 /// # Safety
 /// The contract of `Embed::launch`: buffers of the lengths in [`EmbedArgs`], `out` aligned to 16 bytes, a float format,
@@ -102,7 +102,8 @@ pub(crate) unsafe fn embed(args: EmbedArgs) {
     while at < args.count * per_row {
         let (i, g) = divide(at, per_row);
         at += grid() * threads();
-        let (id, column) = (ld_global_u32(args.ids + 4 * u64::from(i)), GROUP * g);
+        let of = divide(i, args.copies).0;
+        let (id, column) = (ld_global_u32(args.ids + 4 * u64::from(of)), GROUP * g);
         let out = args.out + 4 * u64::from(i) * u64::from(args.cols);
         if id >= args.rows {
             let mut c = column;

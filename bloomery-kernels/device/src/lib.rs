@@ -46,6 +46,7 @@ mod experts;
 mod few;
 #[cfg(feature = "few")]
 mod few_entries;
+mod fold;
 #[cfg(feature = "rope")]
 mod gate;
 #[cfg(any(feature = "products", feature = "few"))]
@@ -57,6 +58,8 @@ mod latent;
 #[cfg(feature = "many")]
 mod many;
 mod math;
+#[cfg(feature = "ngrams")]
+mod ngrams;
 #[cfg(feature = "norm")]
 mod norm;
 #[cfg(feature = "pack")]
@@ -81,6 +84,8 @@ mod seats;
 mod simt;
 #[cfg(any(feature = "products", feature = "tiles"))]
 mod stages;
+#[cfg(feature = "streams")]
+mod streams;
 #[cfg(feature = "sample")]
 mod take;
 #[cfg(feature = "tiles")]

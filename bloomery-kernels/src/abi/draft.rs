@@ -30,22 +30,22 @@ pub struct CarryArgs {
 
 const _: () = assert!(size_of::<CarryArgs>() == 72 && align_of::<CarryArgs>() == 8);
 
-/// `out[t] = [norm(x_0[t]) ; norm(x_1[t])]`: two blocks a row.
+/// `out[t][s] = [norm(x_0[t]) ; norm(x_1[t][s])]`: two blocks for every stream of a row.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct PairArgs {
-    /// `[rows][cols]` f32 each.
+    /// `[rows][cols]` and `[rows][streams][cols]` f32.
     pub x: [u64; 2],
-    /// `[cols]` f32 each.
+    /// `[cols]` and `[streams][cols]` f32.
     pub gain: [u64; 2],
-    /// `[rows][2][cols]` f32.
+    /// `[rows][streams][2][cols]` f32.
     pub out: u64,
     /// Added to the mean squares.
     pub eps: [f32; 2],
     /// Values of a half: a multiple of 8.
     pub cols: u32,
-    /// Makes the size a multiple of 8.
-    pub reserved: u32,
+    /// Streams of a row.
+    pub streams: u32,
 }
 
 const _: () = assert!(size_of::<PairArgs>() == 56 && align_of::<PairArgs>() == 8);

@@ -1,16 +1,16 @@
 //! Rows of the token table.
 
-/// `out[i] = scale * table[ids[i]]`.
+/// `out[i][c] = scale * table[ids[i]]` for every copy `c`.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct EmbedArgs {
     /// The matrix.
     pub table: u64,
-    /// `[count]` u32.
+    /// `[count / copies]` u32.
     pub ids: u64,
     /// `[count][cols]` f32.
     pub out: u64,
-    /// Rows to read.
+    /// Rows to write.
     pub count: u32,
     /// Rows of the table. A row that it does not have reads as zeros.
     pub rows: u32,
@@ -20,8 +20,8 @@ pub struct EmbedArgs {
     pub format: u32,
     /// Multiplies the values.
     pub scale: f32,
-    /// Makes the size a multiple of 8.
-    pub reserved: u32,
+    /// Copies of every row.
+    pub copies: u32,
 }
 
 const _: () = assert!(size_of::<EmbedArgs>() == 48 && align_of::<EmbedArgs>() == 8);

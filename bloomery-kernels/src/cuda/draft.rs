@@ -87,37 +87,42 @@ impl Carry {
     }
 }
 
-/// `out[t] = [norm_0(x_0[t]) ; norm_1(x_1[t])]`: each half has the bits of a norm for itself.
+/// `out[t][s] = [norm_0(x_0[t]) ; norm_1(x_1[t][s])]`: each half has the bits of a norm for itself.
 #[derive(Debug, Clone)]
 pub struct Pair {
-    /// `[rows][cols]` each.
+    /// `[rows][cols]` and `[rows][streams][cols]`.
     pub x: [Span<f32>; 2],
-    /// `[cols]` and the epsilon of each.
+    /// `[cols]`, `[streams][cols]`, and the epsilon of each.
     pub norms: [(Span<f32>, f32); 2],
     /// Values of a half: a multiple of 8.
     pub cols: usize,
-    /// `[rows][2][cols]`; neither of the halves.
+    /// Of the second half.
+    pub streams: usize,
+    /// `[rows][streams][2][cols]`; neither of the halves.
     pub out: Span<f32>,
 }
 
 impl Pair {
-    /// The kernel: two blocks of threads for every row.
+    /// The kernel: two blocks of threads for every stream of a row.
     ///
     /// # Errors
     /// [`CudaError::Contract`] when lengths, multiples or alignments do not fit.
     pub fn launch(&self, _info: &DeviceInfo) -> Result<Launch, CudaError> {
-        let Self { x, norms, cols, out } = self;
+        let Self { x, norms, cols, streams, out } = self;
         let (name, cols) = (PAIR.name, *cols);
         let whole = cols > 0 && cols.is_multiple_of(8) && cols <= i32::MAX as usize;
         CudaError::require(name, "columns", cols as u64, whole, || "a multiple of 8".to_owned())?;
-        let rows = out.len() / (2 * cols);
-        let fits = rows > 0 && rows <= i32::MAX as usize / 2;
-        CudaError::require(name, "rows", rows as u64, fits, || "1 to 2^30 - 1".to_owned())?;
-        CudaError::equal(name, "values of the output", out.len() as u64, (2 * rows * cols) as u64)?;
+        let some = (1..=1024).contains(streams);
+        CudaError::require(name, "streams", *streams as u64, some, || "1 to 1024".to_owned())?;
+        let rows = out.len() / (2 * streams * cols);
+        let all = rows * streams;
+        let fits = rows > 0 && all <= i32::MAX as usize / 2;
+        CudaError::require(name, "rows", all as u64, fits, || "1 to 2^30 - 1".to_owned())?;
+        CudaError::equal(name, "values of the output", out.len() as u64, (2 * all * cols) as u64)?;
         let (mut addresses, mut uses) = (out.address(), vec![out.memory().clone()]);
-        for (x, (gain, _)) in x.iter().zip(norms) {
-            CudaError::equal(name, "values of a half", x.len() as u64, (rows * cols) as u64)?;
-            CudaError::equal(name, "values of the gain", gain.len() as u64, cols as u64)?;
+        for ((x, (gain, _)), each) in x.iter().zip(norms).zip([1, *streams]) {
+            CudaError::equal(name, "values of a half", x.len() as u64, (rows * each * cols) as u64)?;
+            CudaError::equal(name, "values of the gain", gain.len() as u64, (each * cols) as u64)?;
             let apart = out.address() != x.address();
             CudaError::require(name, "values of the output", out.len() as u64, apart, || {
                 "apart from the halves".to_owned()
@@ -134,9 +139,9 @@ impl Pair {
             out: out.address(),
             eps: [first.1, second.1],
             cols: cols as u32,
-            reserved: 0,
+            streams: *streams as u32,
         };
-        let grid = Grid { blocks: 2 * rows as u32, threads: threads(cols.div_ceil(8)), shared_bytes: 16 };
+        let grid = Grid { blocks: 2 * all as u32, threads: threads(cols.div_ceil(8)), shared_bytes: 16 };
         Ok(Launch::new(PAIR, grid, args, 8 * out.len() as u64, uses))
     }
 }

@@ -10,7 +10,7 @@ use crate::abi::embed::EmbedArgs;
 const ENTRY: Entry<EmbedArgs> = Entry::new(&EMBED, "embed");
 const THREADS: usize = 128;
 
-/// `out[i] = scale * table[ids[i]]`, in floats; the CPU's bits.
+/// `out[i][c] = scale * table[ids[i]]` for every copy `c`, in floats; the CPU's bits.
 #[derive(Debug, Clone)]
 pub struct Embed {
     /// In any format of weights.
@@ -19,7 +19,9 @@ pub struct Embed {
     pub ids: Span<u32>,
     /// Multiplies the values.
     pub scale: f32,
-    /// `[ids][cols]`.
+    /// Of every row, one after the other.
+    pub copies: usize,
+    /// `[ids][copies][cols]`.
     pub out: Span<f32>,
 }
 
@@ -29,11 +31,13 @@ impl Embed {
     /// # Errors
     /// [`CudaError::NoProduct`] for a table of integers; [`CudaError::Contract`] when lengths or alignments do not fit.
     pub fn launch(&self, info: &DeviceInfo) -> Result<Launch, CudaError> {
-        let Self { table, ids, scale, out } = self;
-        let (format, cols, count) = (table.format(), table.cols(), ids.len());
+        let Self { table, ids, scale, copies, out } = self;
+        let (format, cols, count) = (table.format(), table.cols(), ids.len() * copies);
         if matches!(format, Format::I8 | Format::I16 | Format::I32 | Format::I64) {
             return Err(CudaError::NoProduct { what: "a token table", format });
         }
+        let some = *copies > 0 && *copies <= 1 << 16;
+        CudaError::require(ENTRY.name, "copies", *copies as u64, some, || "1 to 65536".to_owned())?;
         CudaError::equal(ENTRY.name, "values of the output", out.len() as u64, (count * cols) as u64)?;
         let groups = count * cols.div_ceil(32);
         let most = 1 << 30;
@@ -60,7 +64,7 @@ impl Embed {
             cols: cols as u32,
             format: format.id(),
             scale: *scale,
-            reserved: 0,
+            copies: *copies as u32,
         };
         let blocks = groups.div_ceil(THREADS).min(8 * info.processors as usize) as u32;
         let grid = Grid { blocks, threads: THREADS as u32, shared_bytes: 0 };

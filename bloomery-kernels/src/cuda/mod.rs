@@ -40,6 +40,7 @@ mod launch;
 mod many;
 mod memory;
 mod module;
+mod ngrams;
 mod norm;
 mod pack;
 mod project;
@@ -49,6 +50,7 @@ mod route;
 mod seats;
 mod staging;
 mod stream;
+mod streams;
 mod take;
 #[cfg(test)]
 mod testing;
@@ -77,6 +79,7 @@ pub use kv::{KvCache, KvRows};
 pub use latent::LatentAppend;
 pub use launch::Launch;
 pub use memory::{Buffer, Pinned, Span};
+pub use ngrams::NgramMix;
 pub use norm::{AddNorm, NormQuantize, Rounded};
 pub use pack::{Pack, TILE_ROWS};
 pub use project::{Product, Project};
@@ -86,6 +89,10 @@ pub use route::{Group, Narrow, Route, Scores, Share, Tiles};
 pub use seats::{Collect, Desk, DeskShape, NOWHERE, Numbers, Seat};
 pub use staging::Staging;
 pub use stream::{Event, Stream};
+pub use streams::{
+    GatedMean, HyperConnections, HyperPass, HyperRead, HyperWrite, StreamMean, StreamNorm, StreamProducts,
+    StreamWrite,
+};
 pub use take::Take;
 pub use upload::Upload;
 pub use weights::{Weight, WeightStack};

@@ -35,6 +35,7 @@ family!(EXPERTS_FLOAT: "experts_float");
 family!(FEW: "few");
 family!(HEADS: "heads");
 family!(MANY: "many");
+family!(NGRAMS: "ngrams");
 family!(NORM: "norm");
 family!(PACK: "pack");
 family!(PREFILL: "prefill");
@@ -43,6 +44,7 @@ family!(PROJECT_FLOAT: "project_float");
 family!(ROUTE: "route");
 family!(SAMPLE: "sample");
 family!(SEATS: "seats");
+family!(STREAMS: "streams");
 family!(ROPE: "rope");
 
 /// Every family.
@@ -55,6 +57,7 @@ pub(super) static ALL: &[&Family] = &[
     &FEW,
     &HEADS,
     &MANY,
+    &NGRAMS,
     &NORM,
     &PACK,
     &PREFILL,
@@ -63,6 +66,7 @@ pub(super) static ALL: &[&Family] = &[
     &ROUTE,
     &SAMPLE,
     &SEATS,
+    &STREAMS,
     &ROPE,
 ];
 

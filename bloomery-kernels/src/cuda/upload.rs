@@ -34,12 +34,25 @@ impl<T: Pod> Upload<T> {
     /// # Errors
     /// [`CudaError::Contract`] if there is no room, [`CudaError::Driver`].
     pub fn send(&mut self, stream: &mut Stream, values: &[T]) -> Result<(), CudaError> {
+        self.send_made(stream, values.len(), |staged| staged.copy_from_slice(values))
+    }
+
+    /// As [`send`](Self::send), of `len` values that `make` writes.
+    ///
+    /// # Errors
+    /// As [`send`](Self::send).
+    pub fn send_made(
+        &mut self,
+        stream: &mut Stream,
+        len: usize,
+        make: impl FnOnce(&mut [T]),
+    ) -> Result<(), CudaError> {
         let room = self.to.len();
         let rule = || format!("at most {room}");
-        CudaError::require("upload", "values", values.len() as u64, values.len() <= room, rule)?;
+        CudaError::require("upload", "values", len as u64, len <= room, rule)?;
         self.wait()?;
-        self.staged.values_mut()[..values.len()].copy_from_slice(values);
-        let staged = &self.staged.values()[..values.len()];
+        make(&mut self.staged.values_mut()[..len]);
+        let staged = &self.staged.values()[..len];
         stream.device().clone().bind()?;
         // SAFETY: both sides have room for the values. `staged` is neither written to nor freed before `wait`.
         unsafe { result::memcpy_htod_async(self.to.span().address(), staged, stream.raw()) }

@@ -5,6 +5,7 @@ use bloomery_kernels::cuda::{CudaError, DeviceInfo};
 use super::frame::Frame;
 use super::hosted::Hosted;
 use super::inputs::Inputs;
+use super::lookup::Lookup;
 use super::memory::Memory;
 use super::model::Model;
 use super::pages::Caches;
@@ -20,6 +21,8 @@ pub(super) struct Card {
     pub(super) model: Model,
     pub(super) memory: Memory,
     pub(super) inputs: Inputs,
+    /// Where steps find rows of n-grams.
+    pub(super) lookup: Option<Lookup>,
     pub(super) caches: Caches,
     pub(super) states: States,
     pub(super) sizes: Sizes,
@@ -37,6 +40,7 @@ impl Card {
             model: &self.model,
             memory: &self.memory,
             inputs: &self.inputs,
+            lookup: self.lookup.as_ref(),
             caches: &self.caches,
             states: &self.states,
             hosted: hosted.map(|hosted| (&hosted.slots, hosted.way())),

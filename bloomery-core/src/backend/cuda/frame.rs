@@ -4,6 +4,7 @@ use bloomery_kernels::cuda::{CudaError, DeviceInfo, Span};
 
 use super::hosted::{Slots, Way};
 use super::inputs::Inputs;
+use super::lookup::Lookup;
 use super::memory::Memory;
 use super::model::Model;
 use super::pages::Caches;
@@ -18,6 +19,7 @@ pub(super) struct Frame<'a> {
     pub(super) model: &'a Model,
     pub(super) memory: &'a Memory,
     pub(super) inputs: &'a Inputs,
+    pub(super) lookup: Option<&'a Lookup>,
     pub(super) caches: &'a Caches,
     pub(super) states: &'a States,
     /// Where the experts are, if they are not all on the card.

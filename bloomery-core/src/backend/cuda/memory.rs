@@ -30,6 +30,8 @@ pub(super) struct Memory {
     pub(super) delta: Buffer<f32>,
     /// The same; zero between launches.
     pub(super) readers: Buffer<u32>,
+    /// Of residual streams.
+    pub(super) streams: Buffer<f32>,
     /// What the network beside the experts under way counts for in every row.
     pub(super) shares: Buffer<f32>,
     /// As many zeros: its number among the matrices.
@@ -57,6 +59,7 @@ impl Memory {
             tickets: device.alloc(sizes.tickets)?,
             delta: device.alloc(sizes.delta)?,
             readers: device.alloc(sizes.readers)?,
+            streams: device.alloc(sizes.streams)?,
             shares: device.alloc(sizes.shares)?,
             firsts: device.alloc(sizes.shares)?,
             candidates: device.alloc(sizes.candidate_words())?,

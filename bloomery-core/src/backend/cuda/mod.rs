@@ -10,6 +10,7 @@ mod graphs;
 mod hosted;
 mod inputs;
 mod load;
+mod lookup;
 mod memory;
 mod model;
 mod ops;
@@ -17,6 +18,7 @@ mod pages;
 mod passage;
 mod pump;
 mod readback;
+mod residual;
 mod share;
 mod sizes;
 mod states;
@@ -44,6 +46,7 @@ use card::Card;
 use graphs::{GRAPH_ROWS, Graphs, Pass, Shape};
 use hosted::{HeatFile, Hosted, Parts};
 use inputs::Inputs;
+use lookup::Lookup;
 use memory::Memory;
 use model::Model;
 use pages::Caches;
@@ -98,6 +101,7 @@ impl CudaBackend {
         let memory = Memory::new(&device, &program, &sizes)?;
         let tilings = Tilings::new(device.info(), &program, kv)?;
         let inputs = Inputs::new(&stream, &sizes, context.div_ceil(PAGE), tilings)?;
+        let lookup = Lookup::new(&mut stream, (&program, &weights, &gguf), &sizes)?;
         let reader = Reader::new(&device, &program, &sizes)?;
         let with = (&program, &weights, split.is_some());
         let passage = Passage::new(&device, caches.page_bytes().max(states.bytes()))?;
@@ -127,7 +131,7 @@ impl CudaBackend {
             }
         };
         let (model, info) = (Model::new(program, stored, ropes), device.info().clone());
-        let card = Card { info, model, memory, inputs, caches, states, sizes };
+        let card = Card { info, model, memory, inputs, lookup, caches, states, sizes };
         let (graphs, broken, failed) = (Graphs::default(), false, None);
         Ok(Self { stream, card, graphs, reader, passage, hosted, shared, broken, failed })
     }
@@ -196,6 +200,9 @@ impl Backend for CudaBackend {
         let watch = Watch { trace: batch.trace.take(), times: batch.stages.take() };
         self.card.states.check(&batch)?;
         self.card.inputs.send(&mut self.stream, &batch)?;
+        if let Some(lookup) = &mut self.card.lookup {
+            lookup.send(&mut self.stream, &batch)?;
+        }
         if let Some(hosted) = &mut self.hosted {
             hosted.begin(&mut self.stream, batch.tokens.len())?;
         }

@@ -2,7 +2,7 @@
 
 use bloomery_kernels::cpu::KvType;
 
-use super::ops::{attend, candidates, delta, feed_forward, pair, project, route};
+use super::ops::{attend, candidates, delta, feed_forward, hyper, ngrams, pair, project, route, streams};
 use crate::program::{Op, Program, Rows};
 use crate::sampling::MOST_CANDIDATES;
 use crate::units::Bytes;
@@ -39,6 +39,11 @@ pub(crate) struct Sizes {
     /// Floats and words of delta layers.
     pub(crate) delta: usize,
     pub(crate) readers: usize,
+    /// Floats of residual streams.
+    pub(crate) streams: usize,
+    /// Rows of a table that a step looks up, and their bytes.
+    pub(crate) found_rows: usize,
+    pub(crate) found_bytes: usize,
     /// Rows that have shares of a network beside experts.
     pub(crate) shares: usize,
     /// Whether sequences have recurrent states.
@@ -71,6 +76,9 @@ impl Sizes {
             tickets: 0,
             delta: 0,
             readers: 0,
+            streams: 0,
+            found_rows: 0,
+            found_bytes: 0,
             shares: 0,
             recurrent: program.state_len() > 0,
             select,
@@ -85,6 +93,11 @@ impl Sizes {
             sizes.delta = sizes.delta.max(floats);
             sizes.readers = sizes.readers.max(words);
         }
+        if let Some(layer) = program.ngrams.first() {
+            sizes.streams = ngrams::scratch_len(layer, rows);
+            sizes.found_rows = rows * layer.hash.heads.len();
+            sizes.found_bytes = sizes.found_rows * ngrams::row_bytes(layer, weights);
+        }
         // Bytes of the last experts: a network beside them has bytes of its own.
         let mut experts_bytes = 0;
         for op in program.all_ops() {
@@ -94,6 +107,16 @@ impl Sizes {
                 }
                 Op::Pair { x, .. } => {
                     sizes.workspace = sizes.workspace.max(pair::workspace_bytes(rows, *x));
+                }
+                Op::ProjectStreams { x, streams, .. } => {
+                    let bytes = project::workspace_bytes(rows * streams, x.cols / streams);
+                    sizes.workspace = sizes.workspace.max(bytes);
+                }
+                Op::StreamNorm { streams, .. } => {
+                    sizes.streams = sizes.streams.max(streams::scratch_len(rows, *streams));
+                }
+                Op::HyperRead { out, .. } => {
+                    sizes.streams = sizes.streams.max(hyper::scratch_len(rows, out.cols));
                 }
                 Op::Route { used, router, .. } => {
                     sizes.used = sizes.used.max(*used);
@@ -149,9 +172,9 @@ impl Sizes {
             program.buffers.iter().map(|buffer| buffer.cols * self.rows_of(program, buffer.index)).sum();
         let routes = 2 * self.rows * self.used;
         let work = self.ffn + self.dense + self.route + self.partials + self.tickets + self.select;
-        let work = work + self.delta + self.readers + 2 * self.shares;
+        let work = work + self.delta + self.readers + self.streams + self.found_rows + 2 * self.shares;
         Bytes::of(buffers + routes + work + self.input_words(pages, 1) + self.candidate_words(), 4)
-            + Bytes(self.workspace as u64)
+            + Bytes((self.workspace + self.found_bytes) as u64)
     }
 }
 

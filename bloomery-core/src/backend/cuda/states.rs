@@ -1,28 +1,37 @@
-//! Recurrent states in the memory of a card: of all delta layers, and what a block that guesses carries on.
+//! Recurrent states in the memory of a card: of all delta layers, of n-grams, and what a block that guesses carries on.
 
 use bloomery_kernels::cuda::{Buffer, CudaError, Device, Span};
 
 use crate::backend::Batch;
-use crate::program::{DeltaId, Program};
+use crate::program::{DeltaId, NgramLayer, Program};
 use crate::state::StateId;
 
-/// For every delta layer `[slots][values of its part of a state]`, and last the same of the block.
+/// For every delta layer `[slots][values of its part of a state]`, then the same of n-grams, and last of the block.
 #[derive(Debug)]
 pub(super) struct States {
     layers: Vec<(Buffer<f32>, usize)>,
+    /// Layers before that of n-grams.
+    deltas: usize,
 }
 
 impl States {
     pub(super) fn new(device: &Device, program: &Program, slots: usize) -> Result<Self, CudaError> {
         let layer = |len: usize| Ok((device.alloc(slots * len)?, len));
         let carried = program.draft.as_ref().map(|draft| draft.carried);
-        let lens = program.deltas.iter().map(|delta| delta.net.state_len()).chain(carried);
-        Ok(Self { layers: lens.map(layer).collect::<Result<_, CudaError>>()? })
+        let window = program.ngrams.iter().map(NgramLayer::state_len);
+        let lens = program.deltas.iter().map(|delta| delta.net.state_len()).chain(window).chain(carried);
+        let layers = lens.map(layer).collect::<Result<_, CudaError>>()?;
+        Ok(Self { layers, deltas: program.deltas.len() })
     }
 
     /// All slots of a layer.
     pub(super) fn layer(&self, id: DeltaId) -> Span<f32> {
         self.layers[id.0].0.span()
+    }
+
+    /// All slots of the rows that the convolution of n-grams sees.
+    pub(super) fn ngrams(&self) -> Span<f32> {
+        self.layers[self.deltas].0.span()
     }
 
     /// All slots of what the program's block carries on.

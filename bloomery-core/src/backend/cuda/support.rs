@@ -5,7 +5,8 @@ use bloomery_kernels::cpu::{KvType, Numerics};
 use bloomery_kernels::cuda::{TILE_ROWS, embeds, multiplies};
 
 use super::load::{stack_uses, stored_bytes, uses};
-use super::ops::{add_norm, attend, carry, delta, pair, per_head, rope, route};
+use super::ops::{add_norm, attend, carry, delta, ngrams, pair, per_head, rope, route, streams};
+use super::residual::Residual;
 use crate::def::{Act, Scores};
 use crate::program::{ExpertStacks, Gated, Op, Program};
 use crate::units::Bytes;
@@ -77,6 +78,7 @@ pub(crate) fn unsupported_dense(
         .or_else(|| program.attentions.iter().find_map(|attention| attend::unsupported(attention, kv)))
         .or_else(|| program.deltas.iter().find_map(|layer| delta::unsupported(&layer.net)))
         .or_else(|| lonely(program))
+        .or_else(|| residual(program))
 }
 
 /// The route before a shared expert computes its share.
@@ -91,6 +93,27 @@ fn lonely(program: &Program) -> Option<String> {
             Some("a gated network without routed ones".to_owned())
         }
         _ => None,
+    })
+}
+
+/// Ops of residual streams have kernels where they follow each other.
+fn residual(program: &Program) -> Option<String> {
+    let guess = program.draft.iter().flat_map(|draft| &draft.ops);
+    [program.step_ops().collect::<Vec<_>>(), guess.collect()].iter().find_map(|ops| {
+        let mut at = 0;
+        while at < ops.len() {
+            match Residual::of(ops[at..].iter().copied()) {
+                Some((residual, count)) => {
+                    if let Some(why) = residual.unsupported() {
+                        return Some(why);
+                    }
+                    at += count;
+                }
+                None if ops[at].is_of_reading() => return Some(ops[at].name().to_owned()),
+                None => at += 1,
+            }
+        }
+        None
     })
 }
 
@@ -109,8 +132,9 @@ impl Check<'_> {
     fn op(&self, op: &Op) -> Option<String> {
         match op {
             Op::Embed { table, .. } => self.table(*table),
-            Op::Pair { streams: 2.., .. } => Some("streams of a block that guesses".to_owned()),
-            Op::Pair { table, x, .. } => self.table(*table).or_else(|| pair::unsupported(*x)),
+            Op::Pair { table, x, streams, .. } => {
+                self.table(*table).or_else(|| pair::unsupported(*x, *streams))
+            }
             Op::Previous { out, .. } | Op::Carried { out } => carry::unsupported(*out),
             Op::Project { parts, .. } => parts.iter().find_map(|part| self.matrix(part.weight)),
             Op::Route { router, .. }
@@ -138,6 +162,13 @@ impl Check<'_> {
                     .find_map(|id| self.matrix(*id))
                     .or_else(|| alike(&self.matrices[gated.gate.index()], &self.matrices[gated.up.index()]))
             }
+            Op::ProjectStreams { part, .. } => self.matrix(part.weight),
+            Op::StreamMean { streams, out, .. } => streams::odd(*streams, out.cols),
+            Op::Copy { x, .. } => streams::odd(1, x.cols),
+            Op::Ngrams { ngrams: id, .. } | Op::NgramMix { ngrams: id, .. } => {
+                let layer = &self.program.ngrams[id.0];
+                self.table(layer.table).or_else(|| ngrams::unsupported(layer))
+            }
             Op::IndexAppend { .. }
             | Op::Select { .. }
             | Op::SharedAppend { .. }
@@ -147,19 +178,15 @@ impl Check<'_> {
             | Op::Summarise { .. }
             | Op::SummaryAppend { .. }
             | Op::SelectEnds { .. }
-            | Op::HyperLast { .. }
-            | Op::StreamNorm { .. }
+            | Op::HyperLast { .. } => Some(op.name().to_owned()),
+            // Looked at in their order.
+            Op::StreamNorm { .. }
             | Op::ScaledSilu { .. }
             | Op::GatedMean { .. }
             | Op::Inject { .. }
             | Op::HyperRead { .. }
             | Op::HyperWrite { .. }
-            | Op::StreamMean { .. }
-            | Op::Ngrams { .. }
-            | Op::NgramMix { .. }
-            | Op::ProjectStreams { .. }
-            | Op::Copy { .. } => Some(op.name().to_owned()),
-            Op::Experts { .. }
+            | Op::Experts { .. }
             | Op::LatentAppend { .. }
             | Op::Delta { .. }
             | Op::Attend { .. }

@@ -5,9 +5,10 @@ use bloomery_kernels::cuda::{CudaError, Launch, Stream};
 use super::frame::Frame;
 use super::hosted::Experts;
 use super::ops::{
-    add_norm, attend, carry, delta, embed, feed_forward, gate, latent, norm, pair, per_head, project, rope,
-    route, take,
+    add_norm, attend, carry, delta, embed, feed_forward, gate, latent, ngrams, norm, pair, per_head, project,
+    rope, route, streams, take,
 };
+use super::residual::Residual;
 use super::sizes::count;
 use crate::program::{Buffer, Gated, Op, Program, Projection};
 use crate::weights::VectorId;
@@ -55,12 +56,19 @@ fn walk<'a>(frame: &Frame<'_>, ops: impl Iterator<Item = &'a Op> + Clone) -> Res
     let mut stages = Vec::new();
     let (mut used_now, mut layer) = (1, 0);
     while let Some(op) = ops.next() {
+        if let Some((residual, count)) = Residual::of(std::iter::once(op).chain(ops.clone())) {
+            stages.extend(residual.stages(frame)?);
+            for _ in 1..count {
+                ops.next();
+            }
+            continue;
+        }
         match op {
             Op::Take { .. } if frame.outputs == 0 => break,
             Op::Attend { .. } if frame.outputs == 0 && matches!(ops.peek(), Some(Op::Take { .. })) => break,
             Op::Take { .. } if frame.takes_all() => {}
-            Op::Embed { table, scale, out, .. } => {
-                stages.push(Stage::new("embed", embed::launches(frame, *table, *scale, *out)?))
+            Op::Embed { table, scale, copies, out } => {
+                stages.push(Stage::new("embed", embed::launches(frame, *table, (*scale, *copies), *out)?))
             }
             Op::Project { x, norm, parts } => {
                 let launches = project::launches(frame, *x, *norm, parts)?;
@@ -149,11 +157,22 @@ fn walk<'a>(frame: &Frame<'_>, ops: impl Iterator<Item = &'a Op> + Clone) -> Res
                 stages.push(Stage::new("carry", carry::launches(frame, Some(*x), *out)?));
             }
             Op::Carried { out } => stages.push(Stage::new("carry", carry::launches(frame, None, *out)?)),
-            Op::Pair { table, embedding_norm, x, norm, out, .. } => {
-                let (embedding, row) = ((*table, *embedding_norm), (*x, *norm));
+            Op::Pair { table, embedding_norm, x, norm, streams, out } => {
+                let (embedding, row) = ((*table, *embedding_norm), (*x, *norm, *streams));
                 stages.push(Stage::new("pair", pair::launches(frame, embedding, row, *out)?));
             }
-            // There are no kernels for these: such programs are refused.
+            Op::ProjectStreams { x, part, streams } => {
+                stages.push(Stage::new("pair", project::of_streams(frame, *x, part, *streams)?));
+            }
+            Op::StreamMean { x, streams, out } => {
+                stages.push(Stage::new("streams", streams::mean(frame, *x, *streams, *out)?));
+            }
+            Op::Copy { x, out } => stages.push(Stage::new("carry", streams::mean(frame, *x, 1, *out)?)),
+            Op::Ngrams { out, .. } => stages.push(Stage::new("n-grams", ngrams::found(frame, *out)?)),
+            Op::NgramMix { ngrams: id, key, value, x } => {
+                stages.push(Stage::new("n-grams", ngrams::mix(frame, *id, [*key, *value, *x])?));
+            }
+            // Those of streams are where others begin, and there are no kernels for the first two: such programs are refused.
             Op::IndexAppend { .. }
             | Op::Select { .. }
             | Op::SharedAppend { .. }
@@ -169,12 +188,7 @@ fn walk<'a>(frame: &Frame<'_>, ops: impl Iterator<Item = &'a Op> + Clone) -> Res
             | Op::GatedMean { .. }
             | Op::Inject { .. }
             | Op::HyperRead { .. }
-            | Op::HyperWrite { .. }
-            | Op::StreamMean { .. }
-            | Op::Ngrams { .. }
-            | Op::NgramMix { .. }
-            | Op::ProjectStreams { .. }
-            | Op::Copy { .. } => {}
+            | Op::HyperWrite { .. } => {}
         }
     }
     Ok(stages)

@@ -137,9 +137,41 @@ fn pairs_have_the_bits_of_norms() {
                 (0..2 * rows).flat_map(|half| normed[half % 2][half / 2 * cols..][..cols].to_vec()).collect();
             let out = place.poison::<f32>(2 * rows * cols);
             let (x, norms) = ([0, 1].map(|i| halves[i].span()), [0, 1].map(|i| (gains[i].span(), eps[i])));
-            let op = Pair { x, norms, cols, out: out.span() };
+            let op = Pair { x, norms, cols, streams: 1, out: out.span() };
             place.run(&op.launch(place.info()).unwrap());
             assert_eq!(bits(&place.read(&out)), bits(&expected), "{rows} of {cols}");
+        }
+    }
+}
+
+#[test]
+fn streams_have_the_bits_of_pairs() {
+    const STREAMS: usize = 3;
+    for mut place in places() {
+        for (rows, cols) in [(1, 8), (2, 96), (5, 320)] {
+            let mut rng = Rng::new(cols as u64);
+            let (first, second) = (rng.normals(rows * cols), rng.normals(rows * STREAMS * cols));
+            let gains = [rng.normals(cols), rng.normals(STREAMS * cols)];
+            let norms = [0, 1].map(|i| (place.buffer(&gains[i]).span(), [1e-6, 1e-3][i]));
+            let out = place.poison::<f32>(2 * second.len());
+            let x = [&first, &second].map(|values| place.buffer(values).span());
+            let op = Pair { x, norms: norms.clone(), cols, streams: STREAMS, out: out.span() };
+            place.run(&op.launch(place.info()).unwrap());
+            let found = place.read(&out);
+            for stream in 0..STREAMS {
+                let of = |values: &[f32], count| -> Vec<f32> {
+                    values.chunks(cols).skip(stream).step_by(count).flatten().copied().collect()
+                };
+                let (own, alone) = (of(&second, STREAMS), place.poison::<f32>(2 * rows * cols));
+                let gain = place.buffer(&gains[1][stream * cols..][..cols]).span();
+                let x = [&first, &own].map(|values| place.buffer(values).span());
+                let norms = [norms[0].clone(), (gain, 1e-3)];
+                let op = Pair { x, norms, cols, streams: 1, out: alone.span() };
+                place.run(&op.launch(place.info()).unwrap());
+                let pairs = found.chunks(2 * cols).skip(stream).step_by(STREAMS);
+                let pairs: Vec<f32> = pairs.flatten().copied().collect();
+                assert_eq!(bits(&pairs), bits(&place.read(&alone)), "stream {stream}, {rows} of {cols}");
+            }
         }
     }
 }
@@ -168,7 +200,7 @@ fn bad_calls_are_refused() {
     assert!(refused(Carry { starts: word(3), ..op.clone() }).contains("starts of sequences"));
     assert!(refused(Carry { states: part(33..49), ..op }).contains("an address"));
     let norms = [1e-6, 1e-5].map(|eps| (part(0..8), eps));
-    let op = Pair { x: [part(0..8), part(8..16)], norms, cols: 8, out: part(16..32) };
+    let op = Pair { x: [part(0..8), part(8..16)], norms, cols: 8, streams: 1, out: part(16..32) };
     assert!(op.launch(place.info()).is_ok());
     let refused = |op: Pair| op.launch(place.info()).unwrap_err().to_string();
     assert_eq!(refused(Pair { cols: 4, ..op.clone() }), "pair: columns is 4, must be a multiple of 8");

@@ -17,7 +17,7 @@ fn every_format() {
                 let data = place.buffer(&vec![0_u8; rows * cols * format.block_bytes()]);
                 let (ids, out) = (place.buffer(&[0_u32]), place.poison::<f32>(cols));
                 let table = Weight::new(format, rows, cols, data.span()).unwrap();
-                let error = Embed { table, ids: ids.span(), scale: 1.0, out: out.span() }
+                let error = Embed { table, ids: ids.span(), scale: 1.0, copies: 1, out: out.span() }
                     .launch(place.info())
                     .unwrap_err();
                 assert!(matches!(error, CudaError::NoProduct { .. }), "{error}");
@@ -46,9 +46,15 @@ fn every_format() {
             // The last one is not in the table.
             let with_bad: Vec<u32> = ids.iter().copied().chain([rows as u32]).collect();
             expected.resize(with_bad.len() * cols, 0.0);
-            let (ids, out) = (place.buffer(&with_bad), place.poison::<f32>(with_bad.len() * cols));
-            let launch =
-                Embed { table, ids: ids.span(), scale, out: out.span() }.launch(place.info()).unwrap();
+            // And every row twice in some.
+            let copies = 1 + format.id() as usize % 2;
+            let expected: Vec<f32> =
+                expected.chunks(cols).flat_map(|row| vec![row; copies]).flatten().copied().collect();
+            let (ids, out) = (place.buffer(&with_bad), place.poison::<f32>(expected.len()));
+            let embed = Embed { table, ids: ids.span(), scale, copies, out: out.span() };
+            let none = Embed { copies: 0, ..embed.clone() }.launch(place.info()).unwrap_err();
+            assert_eq!(none.to_string(), "embed: copies is 0, must be 1 to 65536");
+            let launch = embed.launch(place.info()).unwrap();
             place.run(&launch);
             let plain = |values: Vec<f32>| -> Vec<u32> {
                 values.iter().map(|v| if v.is_nan() { 1 } else { bits(&[*v])[0] }).collect()

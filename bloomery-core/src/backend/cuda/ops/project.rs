@@ -29,6 +29,31 @@ pub(in crate::backend::cuda) fn gated(
     products(frame, (x, Some(gate)), None, parts, 0..frame.rows_of(x.rows))
 }
 
+/// The product of every stream of `x` with the same weight.
+pub(in crate::backend::cuda) fn of_streams(
+    frame: &Frame<'_>,
+    x: Buffer,
+    part: &Projection,
+    streams: usize,
+) -> Result<Vec<Launch>, CudaError> {
+    let product = Product {
+        weight: frame.model.matrix(part.weight).clone(),
+        bias: part.bias.map(|id| frame.model.vector(id)),
+        out: frame.span(part.out)?,
+        accumulate: part.accumulate,
+    };
+    let project = Project {
+        x: frame.span(x)?,
+        rows: frame.rows_of(x.rows) * streams,
+        norm: None,
+        gate: None,
+        parts: vec![product],
+        workspace: Some(frame.memory.workspace.span()),
+        tuning: Tuning::default(),
+    };
+    project.launches(frame.info)
+}
+
 /// Bytes of a workspace for `rows` rows of `cols` values.
 pub(in crate::backend::cuda) fn workspace_bytes(rows: usize, cols: usize) -> usize {
     Project::workspace_bytes(rows, cols)
