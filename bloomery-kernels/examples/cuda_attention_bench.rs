@@ -113,6 +113,7 @@ impl Bench {
             v: upload(&mut stream, &noise(rows * KV_HEADS * DIM))?,
             out: device.alloc(rows * HEADS * DIM)?,
             gain: upload(&mut stream, &noise(DIM))?,
+            chosen: None,
             scratch: AttendScratch {
                 partials: device.alloc(AttendScratch::floats(&shape, HEADS, rows))?.span(),
                 tickets: device.alloc(AttendScratch::tickets(&shape, HEADS, rows))?.span(),

@@ -12,6 +12,7 @@ mod experts;
 mod gate;
 mod group;
 mod heads;
+mod index;
 mod latent;
 mod narrow;
 mod norm;

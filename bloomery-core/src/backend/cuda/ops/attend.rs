@@ -68,6 +68,7 @@ pub(in crate::backend::cuda) fn launches(
         heads: attention.heads,
         scale: attention.scale,
         window: attention.window,
+        chosen: None,
         scratch: AttendScratch { partials: memory.partials.span(), tickets: memory.tickets.span() },
         tiles: frame.inputs.tiles(id)?,
     };
