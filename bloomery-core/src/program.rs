@@ -270,7 +270,6 @@ impl Op {
     #[cfg(feature = "cuda")]
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Self::IndexAppend { .. } | Self::Select { .. } => "an index over blocks of positions",
             Self::StreamNorm { .. }
             | Self::ProjectStreams { .. }
             | Self::Copy { .. }

@@ -5,7 +5,7 @@ use bloomery_kernels::cpu::{KvType, Numerics};
 use bloomery_kernels::cuda::{TILE_ROWS, embeds, multiplies};
 
 use super::load::{stack_uses, stored_bytes, uses};
-use super::ops::{add_norm, attend, carry, delta, pair, per_head, rope, route};
+use super::ops::{add_norm, attend, carry, delta, index, pair, per_head, rope, route};
 use crate::def::Act;
 use crate::program::{ExpertStacks, Gated, Op, Program};
 use crate::units::Bytes;
@@ -133,9 +133,10 @@ impl Check<'_> {
                     .find_map(|id| self.matrix(*id))
                     .or_else(|| alike(&self.matrices[gated.gate.index()], &self.matrices[gated.up.index()]))
             }
-            Op::IndexAppend { .. }
-            | Op::Select { .. }
-            | Op::StreamNorm { .. }
+            Op::IndexAppend { index, .. } | Op::Select { index, .. } => {
+                index::unsupported(&self.program.indexes[index.0])
+            }
+            Op::StreamNorm { .. }
             | Op::ScaledSilu { .. }
             | Op::GatedMean { .. }
             | Op::Inject { .. }

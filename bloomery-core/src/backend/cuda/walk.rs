@@ -5,8 +5,8 @@ use bloomery_kernels::cuda::{CudaError, Launch, Stream};
 use super::frame::Frame;
 use super::hosted::Experts;
 use super::ops::{
-    add_norm, attend, carry, delta, embed, feed_forward, gate, latent, norm, pair, per_head, project, rope,
-    route, take,
+    add_norm, attend, carry, delta, embed, feed_forward, gate, index, latent, norm, pair, per_head, project,
+    rope, route, take,
 };
 use super::sizes::count;
 use crate::program::{Buffer, Gated, Op, Program, Projection};
@@ -153,10 +153,14 @@ fn walk<'a>(frame: &Frame<'_>, ops: impl Iterator<Item = &'a Op> + Clone) -> Res
                 let (embedding, row) = ((*table, *embedding_norm), (*x, *norm));
                 stages.push(Stage::new("pair", pair::launches(frame, embedding, row, *out)?));
             }
+            Op::IndexAppend { keys, gates, index: id } => {
+                stages.push(Stage::new("index", index::append(frame, *keys, *gates, *id)?));
+            }
+            Op::Select { q, weights, index: id } => {
+                stages.push(Stage::new("select", index::select(frame, *q, *weights, *id)?));
+            }
             // There are no kernels for these: such programs are refused.
-            Op::IndexAppend { .. }
-            | Op::Select { .. }
-            | Op::StreamNorm { .. }
+            Op::StreamNorm { .. }
             | Op::ScaledSilu { .. }
             | Op::GatedMean { .. }
             | Op::Inject { .. }

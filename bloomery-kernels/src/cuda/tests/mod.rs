@@ -4,6 +4,7 @@ mod attention;
 mod beside;
 mod candidates;
 mod census;
+mod chosen;
 mod copies;
 mod delta;
 mod draft;

@@ -8,6 +8,7 @@ pub(super) mod delta;
 pub(super) mod embed;
 pub(super) mod feed_forward;
 pub(super) mod gate;
+pub(super) mod index;
 pub(super) mod latent;
 pub(super) mod norm;
 pub(super) mod pair;
