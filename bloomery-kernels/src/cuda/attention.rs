@@ -134,6 +134,13 @@ impl Attend {
             };
             return Ok(Launch::new(entry, grid, args, bytes as u64, uses));
         }
+        if let Some((entry, blocks)) = self.chosen_many()? {
+            let bytes_each = if shape.kind() == KvType::Q8_0 { 1 } else { 2 };
+            let args = AttendArgs { stages: blocks, ..args };
+            let blocks = args.cache.rows * args.cache.kv_heads * blocks;
+            let grid = Grid { blocks, threads: 32 * BROAD_WARPS, shared_bytes: broad_bytes(bytes_each) };
+            return Ok(Launch::new(entry, grid, args, bytes as u64, uses));
+        }
         let (width, entry) = match &self.chosen {
             Some(_) => chosen::entry(&shape)?,
             None => entry(&shape, self.rows <= Self::FEW),
@@ -158,7 +165,8 @@ impl Attend {
             };
             return Ok(Launch::new(entry, grid, args, bytes as u64, uses));
         }
-        let visible = self.chosen.as_ref().map_or(u32::MAX, |chosen| ((chosen.keep + 1) * chosen.block) as u32);
+        let visible =
+            self.chosen.as_ref().map_or(u32::MAX, |chosen| ((chosen.keep + 1) * chosen.block) as u32);
         let seen = args.window / split(u32::MAX / 2, args.window) + 2;
         let most = (self.cache.stride as u32 * PAGE).min(visible).div_ceil(CHUNK).min(SPLITS).min(seen);
         // Many rows are whole pieces.

@@ -3,7 +3,7 @@
 use super::attention::NAME;
 use super::module::{CHOSEN, Entry};
 use super::{Attend, CudaError, KvCache};
-use crate::abi::attention::{AttendArgs, PAGE, Paged};
+use crate::abi::attention::{AttendArgs, BROAD_QUERIES, PAGE, Paged};
 use crate::cpu::KvType;
 
 /// The widest heads that there are kernels for.
@@ -30,6 +30,22 @@ impl Attend {
     /// [`CudaError::Contract`] if there are none.
     pub fn check_chosen(shape: &KvCache) -> Result<(), CudaError> {
         entry(shape).map(drop)
+    }
+
+    /// The kernel for many rows of the widest heads and its blocks for the heads of a row, if it is theirs: a block has 32 heads of one row,
+    /// and with less than half of them it is no better than the one for few rows.
+    pub(super) fn chosen_many(&self) -> Result<Option<(Entry<AttendArgs>, u32)>, CudaError> {
+        let shape = &self.cache.shape;
+        let group = (self.heads / shape.kv_heads()) as u32;
+        if self.chosen.is_none() {
+            return Ok(None);
+        }
+        let (width, _) = entry(shape)?;
+        if self.rows <= Self::FEW || width < WIDEST as u32 || group < BROAD_QUERIES / 2 {
+            return Ok(None);
+        }
+        let name = if shape.kind() == KvType::Q8_0 { "chosen_many_q8" } else { "chosen_many_f16" };
+        Ok(Some((Entry::new(&CHOSEN, name), group.div_ceil(BROAD_QUERIES))))
     }
 
     /// The address of places, blocks of a row, and the logarithm of a block's positions.

@@ -35,7 +35,7 @@ pub(super) unsafe fn fours(args: &AttendArgs, item: &Item, start: u32) -> u32 {
 
 /// A head's part of the page of a place, where a page has `bytes` bytes for each head.
 #[inline(always)]
-fn part(args: &AttendArgs, item: &Item, place: u32, bytes: u32) -> u64 {
+pub(super) fn part(args: &AttendArgs, item: &Item, place: u32, bytes: u32) -> u64 {
     (u64::from(place / PAGE) * u64::from(args.cache.kv_heads) + u64::from(item.kv_head)) * u64::from(bytes)
 }
 

@@ -4,8 +4,8 @@ use super::super::abi::attention::PAGE;
 use super::super::abi::index::seen;
 use super::super::simt::{
     await_predecessors, block, divide, fma, lane, ld_global_f32, ld_global_f32x4, ld_global_u32,
-    ld_shared_f32, release_successor, shared_base, shfl, shfl_xor_f32, st_global_f32, st_shared_f32, uniform_warp,
-    warp_barrier, warps,
+    ld_shared_f32, release_successor, shared_base, shfl, shfl_xor_f32, st_global_f32, st_shared_f32,
+    uniform_warp, warp_barrier, warps,
 };
 use super::chosen::four;
 use super::{AttendArgs, exp2, factor, page};

@@ -5,10 +5,11 @@
 //! * [`broad`]: many rows of the widest heads.
 //! * [`float`]: caches of f32, any number of rows, a warp for each head.
 //!
-//! Rows that see chosen positions have [`decode`] or [`float`], whatever their number: positions are counted as if there were no others,
-//! and [`chosen`] says where in the cache they are.
+//! Rows that see chosen positions have [`decode`] or [`float`], whatever their number, or [`broad`]: positions are counted as if there were
+//! no others, and [`chosen`] says where in the cache they are.
 
 pub(crate) mod broad;
+mod broad_chosen;
 mod chosen;
 pub(crate) mod decode;
 pub(crate) mod float;

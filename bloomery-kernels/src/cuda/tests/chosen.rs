@@ -1,6 +1,6 @@
 //! Attention to chosen blocks against double precision; what was not chosen is poison.
 
-use super::super::testing::{Place, places};
+use super::super::testing::{Place, card, places};
 use super::super::{Attend, AttendScratch, Chosen, KvCache};
 use super::paged::Sequences;
 use crate::abi::attention::PAGE;
@@ -91,11 +91,15 @@ fn verify(place: &mut Place, case: &Case, lens: &[usize], rows: &[(usize, usize)
     let seen: Vec<Vec<usize>> = rows.iter().map(|row| choice(&mut rng, case, row.1)).collect();
     let out = attend(place, case, &sequences, (rows, &seen), &q);
     let scale = (dim as f32).sqrt().recip();
+    // Many rows of the widest heads may have weights of 11 bits.
+    let wide = dim > 256 && group >= 16 && kind != KvType::F32;
+    let weight_bits = if rows.len() > Attend::FEW && wide { 11 } else { 22 };
     for (i, row) in rows.iter().enumerate() {
         for head in 0..heads {
             let part = (i * heads + head) * dim..(i * heads + head + 1) * dim;
             let to = (row.0, &seen[i][..]);
-            let (exact, bound) = sequences.attention_to(&q[part.clone()], to, head / group, scale, 22);
+            let (exact, bound) =
+                sequences.attention_to(&q[part.clone()], to, head / group, scale, weight_bits);
             for ((got, exact), bound) in out[part].iter().zip(exact).zip(bound) {
                 let off = (f64::from(*got) - exact).abs();
                 assert!(off <= bound, "{name}, row {row:?}, head {head}: {got} {exact} > {bound}");
@@ -104,7 +108,7 @@ fn verify(place: &mut Place, case: &Case, lens: &[usize], rows: &[(usize, usize)
     }
     // In other company of as many, or alone where few are few.
     let few = rows.len() <= Attend::FEW;
-    let half = if few { rows.len() / 2..rows.len() / 2 + 1 } else { 1..Attend::FEW + 2 };
+    let half = if few { rows.len() / 2..rows.len() / 2 + 1 } else { 0..Attend::FEW + 1 };
     let (rows, seen) = (&rows[half.clone()], &seen[half.clone()]);
     let part = half.start * heads * dim..half.end * heads * dim;
     let alone = attend(place, case, &sequences, (rows, seen), &q[part.clone()]);
@@ -161,6 +165,30 @@ fn any_number_of_rows_see_chosen_blocks() {
         let case = Case { group: values.2.min(3), ..of(values) };
         let rows: Vec<(usize, usize)> = (0..34).map(|i| (0, 160 + i)).chain([(1, 3)]).collect();
         verify(&mut place, &case, &[194, 4], &rows);
+    }
+}
+
+#[test]
+fn many_rows_of_many_heads_of_latents() {
+    let mut place = places().remove(0);
+    for (kind, group, dim) in [(KvType::F16, 33, 512), (KvType::Q8_0, 16, 288)] {
+        let rows: Vec<(usize, usize)> = (0..34).map(|i| (0, 160 + i)).chain([(1, 3)]).collect();
+        verify(&mut place, &of((kind, 1, group, dim, 4, 34)), &[194, 4], &rows);
+    }
+}
+
+/// Shapes of models and lengths that only a card has the time for.
+#[test]
+fn long_rows_see_chosen_blocks() {
+    let Some(_) = card() else { return };
+    let mut place = places().remove(0);
+    for (kv_heads, group, dim) in [(2, 12, 256), (1, 64, 512)] {
+        for kind in [KvType::F16, KvType::Q8_0] {
+            let case = of((kind, kv_heads, group, dim, 4, 512));
+            verify(&mut place, &case, &[20_000], &[(0, 2047), (0, 2048), (0, 2051), (0, 19_998)]);
+            let rows: Vec<(usize, usize)> = (0..40).map(|i| (0, 5000 + i)).collect();
+            verify(&mut place, &case, &[5040], &rows);
+        }
     }
 }
 

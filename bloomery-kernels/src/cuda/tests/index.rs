@@ -262,10 +262,8 @@ fn verify(place: &mut Place, case: &Case, lens: &[usize], rows: &Rows) {
         scale: 0.1,
         keep: case.keep,
     };
-    let views: Vec<RowView<'_>> = rows
-        .iter()
-        .map(|&(s, p)| RowView { pages: case.line(s), len: p as u32 + 1, mask: None })
-        .collect();
+    let views: Vec<RowView<'_>> =
+        rows.iter().map(|&(s, p)| RowView { pages: case.line(s), len: p as u32 + 1, mask: None }).collect();
     let mut masks = Masks::default();
     let layer = IndexLayer::new(case.shape(), &values).unwrap();
     cpu().index_select(&query, &layer, &views, &mut masks).unwrap();
@@ -324,7 +322,8 @@ fn of_equal_blocks_the_first_are_chosen() {
     // Keys that no query fits but at every seventh block, and there all alike.
     let mut values = vec![-1.0; case.pages * case.shape().page_len()];
     for block in (0..2250).step_by(7) {
-        let start = case.line(0)[block / 16] as usize * case.shape().page_len() + 2 * P * 16 + block % 16 * 16;
+        let start =
+            case.line(0)[block / 16] as usize * case.shape().page_len() + 2 * P * 16 + block % 16 * 16;
         values[start..start + 16].fill(1.0);
     }
     let pages = place.buffer(&values);

@@ -73,8 +73,7 @@ pub(in crate::backend::cuda) fn append(
             });
         }
     };
-    let append =
-        IndexAppend { keys: frame.span(keys)?, rows: frame.rows, pooling, cache: rows(frame, id)? };
+    let append = IndexAppend { keys: frame.span(keys)?, rows: frame.rows, pooling, cache: rows(frame, id)? };
     Ok(vec![append.launch(frame.info)?])
 }
 
