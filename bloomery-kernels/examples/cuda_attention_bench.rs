@@ -113,7 +113,6 @@ impl Bench {
             v: upload(&mut stream, &noise(rows * KV_HEADS * DIM))?,
             out: device.alloc(rows * HEADS * DIM)?,
             gain: upload(&mut stream, &noise(DIM))?,
-            chosen: None,
             scratch: AttendScratch {
                 partials: device.alloc(AttendScratch::floats(&shape, HEADS, rows))?.span(),
                 tickets: device.alloc(AttendScratch::tickets(&shape, HEADS, rows))?.span(),
@@ -156,6 +155,7 @@ impl Bench {
                 heads: HEADS,
                 scale: (DIM as f32).sqrt().recip(),
                 window: None,
+                chosen: None,
                 scratch: self.scratch.clone(),
                 tiles: Some(self.tiles.clone()),
             };

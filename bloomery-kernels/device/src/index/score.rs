@@ -239,7 +239,10 @@ impl<const KEYS: usize> Sums<KEYS> {
                 k = 0;
                 while k < KEYS {
                     let block = self.at + thread() / SPREAD + SCORE_THREADS / SPREAD * k as u32;
-                    if thread() % SPREAD == 0 && self.row < run.first + run.rows && block < run.blocks {
+                    if thread().is_multiple_of(SPREAD)
+                        && self.row < run.first + run.rows
+                        && block < run.blocks
+                    {
                         st_global_f32(to + 4 * u64::from(block), self.sums[k]);
                     }
                     self.sums[k] = 0.0;
