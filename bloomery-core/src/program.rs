@@ -105,7 +105,6 @@ impl Op {
     #[cfg(feature = "cuda")]
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Self::IndexAppend { .. } | Self::Select { .. } => "an index over blocks of positions",
             Self::HyperLast { .. } => "hyper-connections that lag",
             Self::SharedAppend { .. }
             | Self::AttendPart { .. }

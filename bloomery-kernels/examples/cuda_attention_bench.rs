@@ -155,6 +155,7 @@ impl Bench {
                 heads: HEADS,
                 scale: (DIM as f32).sqrt().recip(),
                 window: None,
+                chosen: None,
                 scratch: self.scratch.clone(),
                 tiles: Some(self.tiles.clone()),
             };

@@ -138,6 +138,7 @@ fn attention(device: &Device, model: &Model, kind: KvType, rows: usize, depth: u
             heads,
             scale: (key as f32).sqrt().recip(),
             window,
+            chosen: None,
             scratch: scratch.clone(),
             tiles: Some(tiles.clone()),
         };

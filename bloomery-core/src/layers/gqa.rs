@@ -55,13 +55,14 @@ pub(super) fn append(
         ),
         None => (None, None),
     };
-    let select = match &gqa.index {
-        None => None,
+    let (index, select) = match &gqa.index {
+        None => (None, None),
         Some(index) => {
             let Pooling::Mean { norm: of_keys } = index.pooling else {
                 return Err(index::unsupported(scope, index, "means of keys"));
             };
-            Some(index::mean(builder, scope, index, (of_keys, &gqa.rope), (x, norm))?)
+            let (index, select) = index::mean(builder, scope, index, (of_keys, &gqa.rope), (x, norm))?;
+            (Some(index), Some(select))
         }
     };
     let attention = builder.attention(Attention {
@@ -77,7 +78,8 @@ pub(super) fn append(
         k_norm,
         factors,
         sinks: None,
-        is_masked: select.is_some(),
+        index,
+        is_masked: index.is_some(),
     });
     builder.push(Op::RopeAppend { q, k, v, attention });
     Ok(Heads { q, gate, attention, select })

@@ -12,7 +12,7 @@ pub(super) fn mean(
     index: &def::Index,
     (norm, rope): (Norm, &Rope),
     (x, x_norm): (Buffer, Option<Gain>),
-) -> Result<Op, LoadError> {
+) -> Result<(IndexId, Op), LoadError> {
     let q_norm = builder.gain(&scope.tensor("indexer.q_norm.weight"), norm, index.width)?;
     let k_norm = builder.gain(&scope.tensor("indexer.k_norm.weight"), norm, index.width)?;
     let pooling = Pooling::Mean { q_norm, k_norm, rope: rope.clone() };
@@ -26,7 +26,7 @@ pub(super) fn mean(
     builder.push(Op::Project { x, norm: x_norm, parts });
     let id = add(builder, scope, index, pooling)?;
     builder.push(Op::IndexAppend { keys, gates: None, index: id });
-    Ok(Op::Select { q, weights: None, index: id, candidates: Candidates::None })
+    Ok((id, Op::Select { q, weights: None, index: id, candidates: Candidates::None }))
 }
 
 /// As [`mean`], of keys that gates weigh. Queries are products of `latent`.
@@ -37,7 +37,7 @@ pub(super) fn weighed(
     eps: f32,
     (x, x_norm): (Buffer, Option<Gain>),
     (latent, latent_norm): (Buffer, Gain),
-) -> Result<Op, LoadError> {
+) -> Result<(IndexId, Op), LoadError> {
     let width = index.width;
     let gain = builder.bind.vector(&scope.tensor("indexer.k_norm.weight"), width)?;
     let shift = builder.bind.vector(&scope.tensor("indexer.k_norm.bias"), width)?;
@@ -68,7 +68,7 @@ pub(super) fn weighed(
     builder.push(Op::Project { x: latent, norm: Some(latent_norm), parts: vec![part] });
     let id = add(builder, scope, index, pooling)?;
     builder.push(Op::IndexAppend { keys, gates: Some(gates), index: id });
-    Ok(Op::Select { q, weights: Some(weights), index: id, candidates: Candidates::None })
+    Ok((id, Op::Select { q, weights: Some(weights), index: id, candidates: Candidates::None }))
 }
 
 /// The refusal of a pooling that does not go with the attention.

@@ -41,13 +41,14 @@ pub(super) fn append(
     let q = builder.buffer("q", heads * (nope + turning), Rows::All);
     let kv = builder.buffer("kv", key_dim, Rows::All);
     let latent_row = project(builder, scope, mla, norm, (x, q, kv))?;
-    let select = match (&mla.index, latent_row) {
-        (None, _) => None,
+    let (index, select) = match (&mla.index, latent_row) {
+        (None, _) => (None, None),
         (Some(index), Some(latent_row)) => {
             let Pooling::Softmax { eps } = index.pooling else {
                 return Err(index::unsupported(scope, index, "keys that gates weigh"));
             };
-            Some(index::weighed(builder, scope, index, eps, (x, norm), latent_row)?)
+            let (index, select) = index::weighed(builder, scope, index, eps, (x, norm), latent_row)?;
+            (Some(index), Some(select))
         }
         (Some(_), None) => return Err(LoadError::MissingTensor { name: scope.tensor("attn_q_a.weight") }),
     };
@@ -67,7 +68,8 @@ pub(super) fn append(
         k_norm: None,
         factors: None,
         sinks: None,
-        is_masked: select.is_some(),
+        index,
+        is_masked: index.is_some(),
     });
     let norm = builder.gain(&scope.tensor("attn_kv_a_norm.weight"), mla.norm, latent)?;
     builder.push(Op::LatentAppend { q: absorbed, kv, norm, attention });

@@ -146,6 +146,7 @@ fn attention(layer: &Windowed) -> Attention {
         k_norm: None,
         factors: None,
         sinks: None,
+        index: None,
         is_masked: false,
     }
 }

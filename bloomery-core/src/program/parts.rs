@@ -59,6 +59,8 @@ pub(crate) struct Attention {
     pub(crate) factors: Option<VectorId>,
     /// Of every head, a score that takes part in the softmax and has no value.
     pub(crate) sinks: Option<VectorId>,
+    /// The index by which positions are chosen, where one layer's choice is for itself.
+    pub(crate) index: Option<IndexId>,
     /// Whether rows see only the positions that were chosen before.
     pub(crate) is_masked: bool,
 }

@@ -17,8 +17,11 @@ mod abi;
 #[cfg(feature = "heads")]
 mod absorb;
 mod activations;
-#[cfg(any(feature = "attention", feature = "prefill"))]
+#[cfg(any(feature = "attention", feature = "chosen", feature = "prefill"))]
 mod attention;
+#[cfg(feature = "chosen")]
+#[path = "attention/entries_chosen.rs"]
+mod attention_chosen;
 #[cfg(feature = "attention")]
 #[path = "attention/entries_few.rs"]
 mod attention_few;
@@ -53,6 +56,8 @@ mod gate;
 mod groups;
 #[cfg(feature = "heads")]
 mod heads;
+#[cfg(feature = "index")]
+mod index;
 #[cfg(any(feature = "rope", feature = "heads"))]
 mod latent;
 #[cfg(feature = "many")]
@@ -70,7 +75,7 @@ mod project;
 mod project_both;
 #[cfg(feature = "products")]
 mod ring;
-#[cfg(any(feature = "rope", feature = "heads"))]
+#[cfg(any(feature = "rope", feature = "heads", feature = "index"))]
 mod rope;
 #[cfg(feature = "rope")]
 mod rope_entries;

@@ -78,6 +78,13 @@ pub struct AttendArgs {
     pub window: u32,
     /// Not used.
     pub padding: u32,
+    /// Chosen positions: `[rows][keep + 1]` u32 as in [`index`](super::index). A row sees them, and no others; of their blocks `first + i`
+    /// is the place of position `i`.
+    pub places: u64,
+    /// Chosen blocks of a row, at most.
+    pub keep: u32,
+    /// Positions of a block are 2 to the power of this, at least 4.
+    pub shift: u32,
 }
 
 /// Rows that the decode kernel takes, at most.
@@ -132,4 +139,4 @@ pub const fn broad_bytes(bytes: u32) -> u32 {
 }
 
 const _: () = assert!(size_of::<Paged>() == 72 && align_of::<Paged>() == 8);
-const _: () = assert!(size_of::<AttendArgs>() == 128 && align_of::<AttendArgs>() == 8);
+const _: () = assert!(size_of::<AttendArgs>() == 144 && align_of::<AttendArgs>() == 8);

@@ -13,6 +13,7 @@ pub mod experts;
 pub mod few;
 pub mod formats;
 pub mod heads;
+pub mod index;
 pub mod many;
 pub mod ngrams;
 pub mod norm;

@@ -2,14 +2,14 @@
 
 use super::launch::Grid;
 use super::module::{ATTENTION, Entry, PREFILL};
-use super::{CudaError, DeviceInfo, KvCache, KvRows, Launch, Span};
+use super::{Chosen, CudaError, DeviceInfo, KvCache, KvRows, Launch, Span, chosen};
 use crate::abi::attention::{
     AttendArgs, BROAD_QUERIES, BROAD_WARPS, CHUNK, DECODE_ROWS, HEADS, PAGE, SPLITS, WIDEST_KEY, broad_bytes,
     partial_floats, prefill_bytes, split,
 };
 use crate::cpu::KvType;
 
-const NAME: &str = "attend";
+pub(super) const NAME: &str = "attend";
 const FLOAT: Entry<AttendArgs> = Entry::new(&ATTENTION, "attend_float");
 const FLOAT_WIDE: Entry<AttendArgs> = Entry::new(&ATTENTION, "attend_float_wide");
 /// The widest heads that tiles in shared memory take.
@@ -51,7 +51,8 @@ impl AttendScratch {
 /// `out[row][head] = sum over p of softmax over p of (scale * q[row][head] . key[p]) * value[p]`, over the positions
 /// `0..=positions[row]` of the row's sequence; head `h` reads KV head `h / (heads / kv_heads)`.
 ///
-/// With a window, a row sees the last so many of these, and pages before them are not read.
+/// With a window, a row sees the last so many of these, and pages before them are not read. With chosen blocks, a row sees these and what
+/// is behind the last whole block, and nothing else is read.
 ///
 /// A row's result depends on the row alone: on its position, and on whether it is among up to [`Attend::FEW`] rows. Queries are taken as pairs of halves, that is with 22 bits, and must be below 65504.
 #[derive(Debug, Clone)]
@@ -70,6 +71,8 @@ pub struct Attend {
     pub scale: f32,
     /// Positions that a row sees, its own the last; all if there is none.
     pub window: Option<usize>,
+    /// Of every row, if it does not see all.
+    pub chosen: Option<Chosen>,
     /// For up to [`Attend::FEW`] rows.
     pub scratch: AttendScratch,
     /// For more rows: what [`AttendTiles::list`] says of them.
@@ -100,7 +103,13 @@ impl Attend {
                 ..self.cache.clone()
             };
             let (q, out) = (first * key..range.end * key, first * value..range.end * value);
-            Self { q: self.q.slice(q)?, out: self.out.slice(out)?, rows, cache, ..self.clone() }.launch(info)
+            let chosen = self.chosen.as_ref().map(|chosen| {
+                let words = chosen.keep + 1;
+                let places = chosen.places.slice(range.start * words..range.end * words)?;
+                Ok::<_, CudaError>(Chosen { places, ..chosen.clone() })
+            });
+            let (q, out, chosen) = (self.q.slice(q)?, self.out.slice(out)?, chosen.transpose()?);
+            Self { q, out, rows, cache, chosen, ..self.clone() }.launch(info)
         };
         (0..self.rows).step_by(most).map(some).collect()
     }
@@ -113,15 +122,30 @@ impl Attend {
         let mut uses = self.cache.uses();
         uses.extend([&self.q, &self.out, &self.scratch.partials].map(|span| span.memory().clone()));
         uses.push(self.scratch.tickets.memory().clone());
+        uses.extend(self.chosen.iter().map(|chosen| chosen.places.memory().clone()));
         if shape.kind() == KvType::F32 {
             let blocks = (self.rows * self.heads).div_ceil(FLOAT_WARPS as usize) as u32;
             let shared_bytes = 4 * (shape.key_dim() as u32 + 32) * FLOAT_WARPS;
             let grid = Grid { blocks, threads: 32 * FLOAT_WARPS, shared_bytes };
-            let entry = if is_wide(&shape) { FLOAT_WIDE } else { FLOAT };
+            let entry = match &self.chosen {
+                Some(_) => chosen::entry(&shape)?.1,
+                None if is_wide(&shape) => FLOAT_WIDE,
+                None => FLOAT,
+            };
             return Ok(Launch::new(entry, grid, args, bytes as u64, uses));
         }
-        let (width, entry) = entry(&shape, self.rows <= Self::FEW);
-        if self.rows > Self::FEW {
+        if let Some((entry, blocks)) = self.chosen_many()? {
+            let bytes_each = if shape.kind() == KvType::Q8_0 { 1 } else { 2 };
+            let args = AttendArgs { stages: blocks, ..args };
+            let blocks = args.cache.rows * args.cache.kv_heads * blocks;
+            let grid = Grid { blocks, threads: 32 * BROAD_WARPS, shared_bytes: broad_bytes(bytes_each) };
+            return Ok(Launch::new(entry, grid, args, bytes as u64, uses));
+        }
+        let (width, entry) = match &self.chosen {
+            Some(_) => chosen::entry(&shape)?,
+            None => entry(&shape, self.rows <= Self::FEW),
+        };
+        if self.rows > Self::FEW && self.chosen.is_none() {
             let tiling = AttendTiles::new(info, &shape, self.heads)?;
             let list = self.tiles.as_ref();
             let words = list.map_or(0, Span::len);
@@ -141,8 +165,12 @@ impl Attend {
             };
             return Ok(Launch::new(entry, grid, args, bytes as u64, uses));
         }
+        let visible =
+            self.chosen.as_ref().map_or(u32::MAX, |chosen| ((chosen.keep + 1) * chosen.block) as u32);
         let seen = args.window / split(u32::MAX / 2, args.window) + 2;
-        let most = (self.cache.stride as u32 * PAGE).div_ceil(CHUNK).min(SPLITS).min(seen);
+        let most = (self.cache.stride as u32 * PAGE).min(visible).div_ceil(CHUNK).min(SPLITS).min(seen);
+        // Many rows are whole pieces.
+        let most = if self.rows > Self::FEW { 1 } else { most };
         let items = args.cache.rows * args.cache.kv_heads * args.tiles * most;
         let threads = if width == 64 { 128 } else { 256 };
         // Blocks that are there at once; more would only wait.
@@ -178,6 +206,7 @@ impl Attend {
         CudaError::require(NAME, "the window", window as u64, window > 0, || "at least 1".to_owned())?;
         let rule = || "positive".to_owned();
         CudaError::require(NAME, "the bits of the scale", scale.to_bits().into(), *scale > 0.0, rule)?;
+        let (places, keep, shift) = self.chosen_arguments(&paged)?;
         let (floats, tickets) = if *rows <= Self::FEW && shape.kind() != KvType::F32 {
             (AttendScratch::floats(&shape, *heads, *rows), AttendScratch::tickets(&shape, *heads, *rows))
         } else {
@@ -204,6 +233,9 @@ impl Attend {
             stages: 0,
             window: u32::try_from(window).unwrap_or(u32::MAX),
             padding: 0,
+            places,
+            keep,
+            shift,
         })
     }
 }

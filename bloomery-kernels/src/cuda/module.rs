@@ -28,12 +28,14 @@ macro_rules! family {
 }
 
 family!(ATTENTION: "attention");
+family!(CHOSEN: "chosen");
 family!(DELTA: "delta");
 family!(DRAFT: "draft");
 family!(EMBED: "embed");
 family!(EXPERTS_FLOAT: "experts_float");
 family!(FEW: "few");
 family!(HEADS: "heads");
+family!(INDEX: "index");
 family!(MANY: "many");
 family!(NGRAMS: "ngrams");
 family!(NORM: "norm");
@@ -50,12 +52,14 @@ family!(ROPE: "rope");
 /// Every family.
 pub(super) static ALL: &[&Family] = &[
     &ATTENTION,
+    &CHOSEN,
     &DELTA,
     &DRAFT,
     &EMBED,
     &EXPERTS_FLOAT,
     &FEW,
     &HEADS,
+    &INDEX,
     &MANY,
     &NGRAMS,
     &NORM,

@@ -26,6 +26,10 @@ pub(super) struct Memory {
     pub(super) partials: Buffer<f32>,
     /// The same; zero between launches.
     pub(super) tickets: Buffer<u32>,
+    /// Scores of blocks: nothing in it outlives an op.
+    pub(super) scores: Buffer<f32>,
+    /// `[rows][blocks + 1]`: the places that the attention after the choice sees.
+    pub(super) places: Buffer<u32>,
     /// Of delta layers.
     pub(super) delta: Buffer<f32>,
     /// The same; zero between launches.
@@ -43,7 +47,13 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    pub(super) fn new(device: &Device, program: &Program, sizes: &Sizes) -> Result<Self, CudaError> {
+    /// Where a sequence has up to `pages` pages.
+    pub(super) fn new(
+        device: &Device,
+        program: &Program,
+        sizes: &Sizes,
+        pages: usize,
+    ) -> Result<Self, CudaError> {
         let buffers = program.buffers.iter().enumerate();
         let buffers =
             buffers.map(|(index, buffer)| device.alloc(buffer.cols * sizes.rows_of(program, index)));
@@ -57,6 +67,8 @@ impl Memory {
             route: device.alloc(sizes.route)?,
             partials: device.alloc(sizes.partials)?,
             tickets: device.alloc(sizes.tickets)?,
+            scores: device.alloc(sizes.scores(program, pages))?,
+            places: device.alloc(sizes.places)?,
             delta: device.alloc(sizes.delta)?,
             readers: device.alloc(sizes.readers)?,
             streams: device.alloc(sizes.streams)?,

@@ -96,9 +96,10 @@ impl CudaBackend {
         let sizes = Sizes::of(&program, &weights, kv, (step_rows, sessions));
         // Caches and buffers first: what does not fit is refused before the file is read.
         let shapes = program.attentions.iter().map(|attention| ops::attend::shape(attention, kv));
-        let caches = Caches::new(&device, shapes, pages)?;
+        let indexes = program.indexes.iter().map(ops::index::shape);
+        let caches = Caches::new(&device, shapes, indexes, pages)?;
         let states = States::new(&device, &program, slots)?;
-        let memory = Memory::new(&device, &program, &sizes)?;
+        let memory = Memory::new(&device, &program, &sizes, context.div_ceil(PAGE))?;
         let tilings = Tilings::new(device.info(), &program, kv)?;
         let inputs = Inputs::new(&stream, &sizes, context.div_ceil(PAGE), tilings)?;
         let lookup = Lookup::new(&mut stream, (&program, &weights, &gguf), &sizes)?;

@@ -2,8 +2,9 @@
 
 use bloomery_kernels::cuda::{HeadWeights, Rope, Span, Weight, WeightStack};
 
+use super::angles::Ropes;
 use super::load::Stored;
-use crate::program::{Attention, AttentionId, Gain, Op, Program};
+use crate::program::{Attention, AttentionId, Gain, Index, IndexId, Op, Program};
 use crate::weights::{HeadsId, MatrixId, StackId, VectorId};
 
 /// The program and its weights.
@@ -11,14 +12,13 @@ use crate::weights::{HeadsId, MatrixId, StackId, VectorId};
 pub(super) struct Model {
     pub(super) program: Program,
     stored: Stored,
-    /// Of every attention layer.
-    ropes: Vec<Rope>,
+    ropes: Ropes,
     /// For every buffer that [`Op::Take`] fills, the one it takes from.
     taken: Vec<Option<usize>>,
 }
 
 impl Model {
-    pub(super) fn new(program: Program, stored: Stored, ropes: Vec<Rope>) -> Self {
+    pub(super) fn new(program: Program, stored: Stored, ropes: Ropes) -> Self {
         let mut taken = vec![None; program.buffers.len()];
         for op in &program.ops {
             if let Op::Take { from, to } = op {
@@ -61,7 +61,16 @@ impl Model {
     }
 
     pub(super) fn rope(&self, id: AttentionId) -> &Rope {
-        &self.ropes[id.0]
+        &self.ropes.attentions[id.0]
+    }
+
+    pub(super) fn index(&self, id: IndexId) -> &Index {
+        &self.program.indexes[id.0]
+    }
+
+    /// The rotation of an index whose queries and keys turn.
+    pub(super) fn index_rope(&self, id: IndexId) -> &Rope {
+        self.ropes.indexes[id.0].as_ref().expect("an index of means of keys has one")
     }
 
     /// Where the values of a buffer are when all rows are taken.

@@ -1,6 +1,6 @@
-//! Key/value caches of all attention layers in the memory of a card.
+//! Key/value caches and indexes of all attention layers in the memory of a card.
 
-use bloomery_kernels::cuda::{Buffer, CudaError, Device, KvCache, Span, Stream};
+use bloomery_kernels::cuda::{Buffer, CudaError, Device, IndexCache, KvCache, Span, Stream};
 
 use crate::state::PageId;
 
@@ -57,16 +57,32 @@ impl LayerCache {
     }
 }
 
-/// The caches of all layers.
+/// The index of one attention layer.
+#[derive(Debug)]
+pub(super) struct LayerIndex {
+    pub(super) shape: IndexCache,
+    pages: Pages,
+}
+
+impl LayerIndex {
+    /// All pages.
+    pub(super) fn memory(&self) -> Span<f32> {
+        self.pages.memory.span().cast()
+    }
+}
+
+/// The caches of all layers, and their indexes.
 #[derive(Debug)]
 pub(super) struct Caches {
     pub(super) layers: Vec<LayerCache>,
+    pub(super) indexes: Vec<LayerIndex>,
 }
 
 impl Caches {
     pub(super) fn new(
         device: &Device,
         shapes: impl Iterator<Item = Result<KvCache, CudaError>>,
+        indexes: impl Iterator<Item = Result<IndexCache, CudaError>>,
         pages: usize,
     ) -> Result<Self, CudaError> {
         let layer = |shape: Result<KvCache, CudaError>| {
@@ -75,7 +91,15 @@ impl Caches {
             let values = Pages::new(device, pages, shape.value_page_bytes())?;
             Ok(LayerCache { shape, keys, values })
         };
-        Ok(Self { layers: shapes.map(layer).collect::<Result<_, CudaError>>()? })
+        let index = |shape: Result<IndexCache, CudaError>| {
+            let shape = shape?;
+            let pages = Pages::new(device, pages, shape.page_len() * size_of::<f32>())?;
+            Ok(LayerIndex { shape, pages })
+        };
+        Ok(Self {
+            layers: shapes.map(layer).collect::<Result<_, CudaError>>()?,
+            indexes: indexes.map(index).collect::<Result<_, CudaError>>()?,
+        })
     }
 
     pub(super) fn page_bytes(&self) -> usize {
@@ -109,11 +133,10 @@ impl Caches {
     }
 
     fn resize_all(&mut self, stream: &mut Stream, pages: usize) -> Result<bool, CudaError> {
-        for layer in &mut self.layers {
-            for cache in [&mut layer.keys, &mut layer.values] {
-                if !cache.resize(stream, pages)? {
-                    return Ok(false);
-                }
+        let caches = self.layers.iter_mut().flat_map(|layer| [&mut layer.keys, &mut layer.values]);
+        for cache in caches.chain(self.indexes.iter_mut().map(|index| &mut index.pages)) {
+            if !cache.resize(stream, pages)? {
+                return Ok(false);
             }
         }
         Ok(true)
@@ -130,6 +153,7 @@ impl Caches {
     }
 
     fn all(&self) -> impl Iterator<Item = &Pages> {
-        self.layers.iter().flat_map(|layer| [&layer.keys, &layer.values])
+        let caches = self.layers.iter().flat_map(|layer| [&layer.keys, &layer.values]);
+        caches.chain(self.indexes.iter().map(|index| &index.pages))
     }
 }

@@ -2,7 +2,9 @@
 
 use bloomery_kernels::cpu::KvType;
 
-use super::ops::{attend, candidates, delta, feed_forward, hyper, ngrams, pair, project, route, streams};
+use super::ops::{
+    attend, candidates, delta, feed_forward, hyper, index, ngrams, pair, project, route, streams,
+};
 use crate::program::{Op, Program, Rows};
 use crate::sampling::MOST_CANDIDATES;
 use crate::units::Bytes;
@@ -36,6 +38,8 @@ pub(crate) struct Sizes {
     pub(crate) partials: usize,
     /// Words of the same.
     pub(crate) tickets: usize,
+    /// Words of the choice of blocks that rows attend to.
+    pub(crate) places: usize,
     /// Floats and words of delta layers.
     pub(crate) delta: usize,
     pub(crate) readers: usize,
@@ -74,6 +78,7 @@ impl Sizes {
             route: 0,
             partials: 0,
             tickets: 0,
+            places: 0,
             delta: 0,
             readers: 0,
             streams: 0,
@@ -88,6 +93,8 @@ impl Sizes {
             sizes.partials = sizes.partials.max(partials);
             sizes.tickets = sizes.tickets.max(tickets);
         }
+        let places = program.indexes.iter().map(|index| index::places_len(index, rows));
+        sizes.places = places.max().unwrap_or(0);
         for layer in &program.deltas {
             let (floats, words) = delta::scratch_len(&layer.net, rows, sequences);
             sizes.delta = sizes.delta.max(floats);
@@ -161,6 +168,12 @@ impl Sizes {
         (4 + 2 * tilings) * part + states + (self.sequences * pages).next_multiple_of(4)
     }
 
+    /// Floats of the choice of blocks, where a sequence has up to `pages` pages.
+    pub(super) fn scores(&self, program: &Program, pages: usize) -> usize {
+        let lens = program.indexes.iter().map(|index| index::scratch_len(index, self.rows, pages));
+        lens.max().unwrap_or(0)
+    }
+
     /// Words of selected candidates: ids, logits, and one more for each row.
     pub(super) fn candidate_words(&self) -> usize {
         self.logit_rows * (2 * MOST_CANDIDATES + 4)
@@ -173,6 +186,7 @@ impl Sizes {
         let routes = 2 * self.rows * self.used;
         let work = self.ffn + self.dense + self.route + self.partials + self.tickets + self.select;
         let work = work + self.delta + self.readers + self.streams + self.found_rows + 2 * self.shares;
+        let work = work + self.places + self.scores(program, pages);
         Bytes::of(buffers + routes + work + self.input_words(pages, 1) + self.candidate_words(), 4)
             + Bytes((self.workspace + self.found_bytes) as u64)
     }

@@ -5,7 +5,7 @@ use bloomery_kernels::cpu::{KvType, Numerics};
 use bloomery_kernels::cuda::{TILE_ROWS, embeds, multiplies};
 
 use super::load::{stack_uses, stored_bytes, uses};
-use super::ops::{add_norm, attend, carry, delta, ngrams, pair, per_head, rope, route, streams};
+use super::ops::{add_norm, attend, carry, delta, index, ngrams, pair, per_head, rope, route, streams};
 use super::residual::Residual;
 use crate::def::{Act, Scores};
 use crate::program::{ExpertStacks, Gated, Op, Program};
@@ -169,9 +169,10 @@ impl Check<'_> {
                 let layer = &self.program.ngrams[id.0];
                 self.table(layer.table).or_else(|| ngrams::unsupported(layer))
             }
-            Op::IndexAppend { .. }
-            | Op::Select { .. }
-            | Op::SharedAppend { .. }
+            Op::IndexAppend { index, .. } | Op::Select { index, .. } => {
+                index::unsupported(&self.program.indexes[index.0])
+            }
+            Op::SharedAppend { .. }
             | Op::AttendPart { .. }
             | Op::Blend { .. }
             | Op::TurnBack { .. }

@@ -5,7 +5,7 @@ use bloomery_kernels::cuda::{CudaError, Launch, Stream};
 use super::frame::Frame;
 use super::hosted::Experts;
 use super::ops::{
-    add_norm, attend, carry, delta, embed, feed_forward, gate, latent, ngrams, norm, pair, per_head, project,
+    add_norm, attend, carry, delta, embed, feed_forward, gate, index, latent, ngrams, norm, pair, per_head, project,
     rope, route, streams, take,
 };
 use super::residual::Residual;
@@ -172,10 +172,14 @@ fn walk<'a>(frame: &Frame<'_>, ops: impl Iterator<Item = &'a Op> + Clone) -> Res
             Op::NgramMix { ngrams: id, key, value, x } => {
                 stages.push(Stage::new("n-grams", ngrams::mix(frame, *id, [*key, *value, *x])?));
             }
-            // Those of streams are where others begin, and there are no kernels for the first two: such programs are refused.
-            Op::IndexAppend { .. }
-            | Op::Select { .. }
-            | Op::SharedAppend { .. }
+            Op::IndexAppend { keys, gates, index: id } => {
+                stages.push(Stage::new("index", index::append(frame, *keys, *gates, *id)?));
+            }
+            Op::Select { q, weights, index: id, .. } => {
+                stages.push(Stage::new("select", index::select(frame, *q, *weights, *id)?));
+            }
+            // Those of streams are where others begin, and there are no kernels for the others: such programs are refused.
+            Op::SharedAppend { .. }
             | Op::AttendPart { .. }
             | Op::Blend { .. }
             | Op::TurnBack { .. }

@@ -1,15 +1,17 @@
 //! Many rows of the widest heads: 32 queries of neighbouring rows of a sequence, for one KV head, through all positions that they see.
 //!
 //! A block takes 128 positions at a time. Its warps share the positions of the keys and then the dimensions of the values, both straight
-//! from global memory, so that each is loaded once for all queries. Queries are pairs of halves, 22 bits; weights are halves, 11 bits.
+//! from global memory, so that each is loaded once for all queries. Where rows see chosen positions, queries are of one row. Queries are pairs of halves, 22 bits; weights are halves, 11 bits.
 
 use super::super::abi::attention::{BROAD_CHUNKS, BROAD_QUERIES, BROAD_WARPS, CHUNK, PAGE};
+use super::super::abi::index::seen;
 use super::super::simt::{
     await_predecessors, barrier, block, divide, fma, half2, lane, ld_global_f32x4, ld_global_u32,
     ld_global_u32x2, ld_shared_f32, ld_shared_u32x2, ld_shared_u32x4, mma, release_successor, shared_base,
     shfl, shfl_xor_f32, st_global_f32x4, st_shared_f32, st_shared_u32x2, st_shared_u32x4, thread,
     uniform_warp, warp_barrier,
 };
+use super::chosen::fours as fours_of;
 use super::items::Item;
 use super::kind::Kind;
 use super::operands::{SIXTEENS, halves_of, mask, scale};
@@ -18,11 +20,11 @@ use super::{AttendArgs, exp2, factor, head_bytes, page};
 /// Sixteens of queries.
 const TILES: usize = BROAD_QUERIES as usize / 16;
 /// Chunks of 32 dimensions of keys that are loaded together, a sixth of all.
-const TOGETHER: usize = BROAD_CHUNKS as usize / 6;
+pub(super) const TOGETHER: usize = BROAD_CHUNKS as usize / 6;
 /// Sixteens of dimensions of a warp's values.
-const EIGHTS: usize = 4;
+pub(super) const EIGHTS: usize = 4;
 /// Sixteens of positions whose values are loaded together.
-const PAIR: usize = 2;
+pub(super) const PAIR: usize = 2;
 /// In place of the number of a query that is not there.
 const MISSING: u32 = u32::MAX;
 
@@ -61,12 +63,12 @@ type Scores = [[[f32; 4]; 2]; TILES];
 /// Sums of a lane: `[sixteen of queries][16 dimensions][two dimensions][query g, g, g + 8, g + 8]`.
 type Out = [[[[f32; 4]; 2]; EIGHTS]; TILES];
 
-/// See the module.
+/// See the module. `CHOSEN`: rows see chosen positions.
 ///
 /// # Safety
 /// The contract of `Attend::launch`.
 #[inline(always)]
-pub(crate) unsafe fn prefill<K: Kind>(args: AttendArgs) {
+pub(crate) unsafe fn prefill<K: Kind, const CHOSEN: bool>(args: AttendArgs) {
     await_predecessors();
     release_successor();
     let (cache, group, warp) = (&args.cache, args.group, uniform_warp());
@@ -74,14 +76,15 @@ pub(crate) unsafe fn prefill<K: Kind>(args: AttendArgs) {
     let layout = Layout::new::<K>();
     let (rest, sub) = divide(block(), args.stages);
     let (tile, kv_head) = divide(rest, cache.kv_heads);
-    let [first, count] = ld_global_u32x2(args.scratch + 8 * u64::from(tile));
+    let [first, count] = if CHOSEN { [tile, 1] } else { ld_global_u32x2(args.scratch + 8 * u64::from(tile)) };
     // Whatever the list says, only rows of the launch.
     let first = first.min(cache.rows - 1);
     let queries = count.max(1).min(cache.rows - first) * group;
     let sequence = ld_global_u32(cache.sequences + 4 * u64::from(first));
     let len = |m: u32| {
         let row = first + divide(m.min(queries - 1), group).0;
-        ld_global_u32(cache.positions + 4 * u64::from(row)).min(cache.stride * PAGE - 1) + 1
+        let len = ld_global_u32(cache.positions + 4 * u64::from(row)).min(cache.stride * PAGE - 1) + 1;
+        if CHOSEN { seen(len, args.shift, args.keep) } else { len }
     };
     let offset = BROAD_QUERIES * sub;
     if thread() < BROAD_QUERIES {
@@ -93,7 +96,8 @@ pub(crate) unsafe fn prefill<K: Kind>(args: AttendArgs) {
     }
     let end = len(offset + BROAD_QUERIES - 1);
     let mut start = len(offset).saturating_sub(args.window) / PAGE * PAGE;
-    let item = Item { row: 0, sequence, fresh: 0, kv_head, tile, piece: 0, pieces: 1, start, end, low: 0 };
+    let row = if CHOSEN { first } else { 0 };
+    let item = Item { row, sequence, fresh: 0, kv_head, tile, piece: 0, pieces: 1, start, end, low: 0 };
     barrier();
     stage_queries(&args, &layout, warp);
     barrier();
@@ -101,11 +105,22 @@ pub(crate) unsafe fn prefill<K: Kind>(args: AttendArgs) {
     let mut most = [[f32::NEG_INFINITY; 2]; TILES];
     let mut sum = [[0.0_f32; 2]; TILES];
     let mut out: Out = [[[[0.0; 4]; 2]; EIGHTS]; TILES];
+    // Of this chunk and the next one.
+    let mut fours = [0; 2];
+    if CHOSEN {
+        fours = [start, start + CHUNK].map(|start| fours_of(&args, &item, start));
+    }
     while start < end {
         let mut scores: Scores = [[[0.0; 4]; 2]; TILES];
         // In a form that the compiler does not know: it would keep the places of all dimensions in registers.
         let (key_dim, dim) = (shfl(cache.key_dim, 0), shfl(cache.value_dim, 0));
-        let keys = |sixth: u32| Keys::<K>::load(&args, &item, key_dim, start, warp, sixth);
+        let keys = |sixth: u32| {
+            if CHOSEN {
+                Keys::<K>::load_chosen(&args, &item, key_dim, (start, fours[0]), warp, sixth)
+            } else {
+                Keys::<K>::load(&args, &item, key_dim, start, warp, sixth)
+            }
+        };
         // Barriers keep the compiler from loading more than there are registers for.
         let (mut now, mut next) = (keys(0), keys(1));
         now.add(&mut scores, &layout, 0);
@@ -152,7 +167,13 @@ pub(crate) unsafe fn prefill<K: Kind>(args: AttendArgs) {
         }
         barrier();
         // Behind the barrier: before it, the keys still have their registers.
-        let load = |pair: u32| Values::<K>::load(&args, &item, dim, start + 16 * PAIR as u32 * pair, warp);
+        let load = |pair: u32| {
+            if CHOSEN {
+                Values::<K>::load_chosen(&args, &item, dim, (start, fours[0]), warp, pair)
+            } else {
+                Values::<K>::load(&args, &item, dim, start + 16 * PAIR as u32 * pair, warp)
+            }
+        };
         let (mut now, mut next) = (load(0), load(1));
         m = 0;
         while m < TILES {
@@ -201,6 +222,9 @@ pub(crate) unsafe fn prefill<K: Kind>(args: AttendArgs) {
         now.add(&mut out, &layout, left, 2);
         next.add(&mut out, &layout, left, 3);
         start += CHUNK;
+        if CHOSEN {
+            fours = [fours[1], fours_of(&args, &item, start + CHUNK)];
+        }
     }
     deliver::<K>(&args, &layout, warp, &sum, &out);
 }
@@ -289,9 +313,9 @@ unsafe fn stage_queries(args: &AttendArgs, layout: &Layout, warp: u32) {
 }
 
 /// A sixth of the dimensions of the keys of a warp's 16 positions.
-struct Keys<K: Kind> {
-    values: [[K::Eight; 2]; TOGETHER],
-    scales: [[u32; 2]; TOGETHER],
+pub(super) struct Keys<K: Kind> {
+    pub(super) values: [[K::Eight; 2]; TOGETHER],
+    pub(super) scales: [[u32; 2]; TOGETHER],
 }
 
 impl<K: Kind> Keys<K> {
@@ -369,10 +393,10 @@ impl<K: Kind> Keys<K> {
 }
 
 /// Values of a pair of sixteens of positions and of a warp's dimensions.
-struct Values<K: Kind> {
-    values: [[K::Eight; PAIR]; EIGHTS],
+pub(super) struct Values<K: Kind> {
+    pub(super) values: [[K::Eight; PAIR]; EIGHTS],
     /// Of 32 dimensions each.
-    scales: [[[u32; 2]; PAIR]; EIGHTS / 2],
+    pub(super) scales: [[[u32; 2]; PAIR]; EIGHTS / 2],
 }
 
 impl<K: Kind> Values<K> {

@@ -13,6 +13,7 @@ use super::super::simt::{
     ld_shared_u32, ld_shared_u32x4, mma, release_successor, shfl_xor_f32, st_global_f32, st_global_f32x4,
     st_global_u32, st_shared_f32, st_shared_u32, st_shared_u32x4, thread, threads, uniform_warp,
 };
+use super::chosen::fours as fours_of;
 use super::items::{Item, Rows};
 use super::kind::Kind;
 use super::merge::merge;
@@ -21,7 +22,7 @@ use super::{AttendArgs, exp2, factor};
 
 /// See the module. `CHUNKS`: 32s of dimensions of a key; `BLOCKS`: 16s of positions of a warp; `EIGHTS`: 16s of dimensions of
 /// the values in each of the `PARTS` parts of a warp; `BATCH`: partial results that a thread loads at once when it merges, a divisor of
-/// [`SPLITS`].
+/// [`SPLITS`]; `CHOSEN`: rows see chosen positions.
 ///
 /// With one part, keys and values of the next positions are on their way while these are used. The widest heads leave no
 /// registers for that: values are loaded when scores are there, and keys when values have been used.
@@ -36,22 +37,23 @@ pub(crate) unsafe fn decode<
     const EIGHTS: usize,
     const PARTS: usize,
     const BATCH: usize,
+    const CHOSEN: bool,
 >(
     args: AttendArgs,
 ) {
     let warp = uniform_warp();
     let layout = Layout::new(CHUNKS as u32);
-    let rows = Rows::new(&args);
+    let rows = Rows::new::<CHOSEN>(&args);
     let mut number = block();
-    let mut item = rows.item(&args, number);
+    let mut item = rows.item::<CHOSEN>(&args, number);
     if item.is_none() {
         await_predecessors();
         release_successor();
     }
     while let Some(now) = item {
-        piece::<K, CHUNKS, BLOCKS, EIGHTS, PARTS, BATCH>(&args, &layout, warp, &now);
+        piece::<K, CHUNKS, BLOCKS, EIGHTS, PARTS, BATCH, CHOSEN>(&args, &layout, warp, &now);
         number += blocks();
-        item = rows.item(&args, number);
+        item = rows.item::<CHOSEN>(&args, number);
     }
 }
 
@@ -63,6 +65,7 @@ unsafe fn piece<
     const EIGHTS: usize,
     const PARTS: usize,
     const BATCH: usize,
+    const CHOSEN: bool,
 >(
     args: &AttendArgs,
     layout: &Layout,
@@ -76,10 +79,15 @@ unsafe fn piece<
         await_predecessors();
     }
     let mut start = item.start;
-    let mut keys = Keys::<K, CHUNKS, BLOCKS>::load(args, item, start, warp);
+    // Of this chunk and the next one.
+    let mut fours = [0; 2];
+    if CHOSEN {
+        fours = [start, start + CHUNK].map(|start| fours_of(args, item, start));
+    }
+    let mut keys = keys::<K, CHUNKS, BLOCKS, CHOSEN>(args, item, start, warp, fours[0]);
     let mut values = [Values::<K, EIGHTS>::NONE; PARTS];
     if PARTS == 1 {
-        values = parts(args, item, start, warp);
+        values = parts::<K, EIGHTS, PARTS, CHOSEN>(args, item, start, warp, fours[0]);
     }
     await_predecessors();
     release_successor();
@@ -98,7 +106,7 @@ unsafe fn piece<
         let mut scores = keys.scores(layout);
         let next = start + CHUNK;
         if PARTS == 1 && next < item.end {
-            keys = Keys::load(args, item, next, warp);
+            keys = self::keys::<K, CHUNKS, BLOCKS, CHOSEN>(args, item, next, warp, fours[1]);
         }
         // Registers are short.
         let low = ld_shared_u32(layout.low);
@@ -125,7 +133,7 @@ unsafe fn piece<
         barrier();
         if PARTS > 1 {
             // Behind the barrier: before it, the keys still have their registers.
-            values = parts(args, item, start, warp);
+            values = parts::<K, EIGHTS, PARTS, CHOSEN>(args, item, start, warp, fours[0]);
         }
         larger = most;
         let mut w = 0;
@@ -194,9 +202,12 @@ unsafe fn piece<
             break;
         }
         if PARTS > 1 {
-            keys = Keys::load(args, item, next, warp);
+            keys = self::keys::<K, CHUNKS, BLOCKS, CHOSEN>(args, item, next, warp, fours[1]);
         } else {
-            values = parts(args, item, next, warp);
+            values = parts::<K, EIGHTS, PARTS, CHOSEN>(args, item, next, warp, fours[1]);
+        }
+        if CHOSEN {
+            fours = [fours[1], fours_of(args, item, next + CHUNK)];
         }
         start = next;
     }
@@ -262,18 +273,40 @@ unsafe fn piece<
     }
 }
 
-/// All of a warp's values.
+/// The keys of a warp's positions.
 #[inline(always)]
-unsafe fn parts<K: Kind, const EIGHTS: usize, const PARTS: usize>(
+unsafe fn keys<K: Kind, const CHUNKS: usize, const BLOCKS: usize, const CHOSEN: bool>(
     args: &AttendArgs,
     item: &Item,
     start: u32,
     warp: u32,
+    fours: u32,
+) -> Keys<K, CHUNKS, BLOCKS> {
+    if CHOSEN {
+        Keys::load_chosen(args, item, start, warp, fours)
+    } else {
+        Keys::load(args, item, start, warp)
+    }
+}
+
+/// All of a warp's values.
+#[inline(always)]
+unsafe fn parts<K: Kind, const EIGHTS: usize, const PARTS: usize, const CHOSEN: bool>(
+    args: &AttendArgs,
+    item: &Item,
+    start: u32,
+    warp: u32,
+    fours: u32,
 ) -> [Values<K, EIGHTS>; PARTS] {
     let mut values = [Values::NONE; PARTS];
     let mut p = 0;
     while p < PARTS {
-        values[p] = Values::load(args, item, start, warp * PARTS as u32 + p as u32);
+        let section = warp * PARTS as u32 + p as u32;
+        values[p] = if CHOSEN {
+            Values::load_chosen(args, item, start, section, fours)
+        } else {
+            Values::load(args, item, start, section)
+        };
         p += 1;
     }
     values

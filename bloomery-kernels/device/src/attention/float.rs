@@ -1,19 +1,22 @@
 //! Caches of f32: a warp for each head of each row. Exact and slow.
 
 use super::super::abi::attention::PAGE;
+use super::super::abi::index::seen;
 use super::super::simt::{
     await_predecessors, block, divide, fma, lane, ld_global_f32, ld_global_f32x4, ld_global_u32,
-    ld_shared_f32, release_successor, shared_base, shfl_xor_f32, st_global_f32, st_shared_f32, uniform_warp,
-    warp_barrier, warps,
+    ld_shared_f32, release_successor, shared_base, shfl, shfl_xor_f32, st_global_f32, st_shared_f32,
+    uniform_warp, warp_barrier, warps,
 };
+use super::chosen::four;
 use super::{AttendArgs, exp2, factor, page};
 
-/// One head of one row: 32 positions at a time, a lane for each, then a lane for every 32nd dimension, of which it has at most `VALUES`.
+/// One head of one row: 32 positions at a time, a lane for each, then a lane for every 32nd dimension, of which it has at most `VALUES`. `CHOSEN`: rows
+/// see chosen positions.
 ///
 /// # Safety
 /// The contract of `Attend::launch`.
 #[inline(always)]
-pub(crate) unsafe fn attend<const VALUES: usize>(args: AttendArgs) {
+pub(crate) unsafe fn attend<const VALUES: usize, const CHOSEN: bool>(args: AttendArgs) {
     await_predecessors();
     release_successor();
     let cache = &args.cache;
@@ -35,16 +38,27 @@ pub(crate) unsafe fn attend<const VALUES: usize>(args: AttendArgs) {
         at += 32;
     }
     let sequence = ld_global_u32(cache.sequences + 4 * u64::from(row));
-    let len = ld_global_u32(cache.positions + 4 * u64::from(row)).min(cache.stride * PAGE - 1) + 1;
+    let mut len = ld_global_u32(cache.positions + 4 * u64::from(row)).min(cache.stride * PAGE - 1) + 1;
+    if CHOSEN {
+        len = seen(len, args.shift, args.keep);
+    }
     let (mut most, mut sum, mut out) = (f32::NEG_INFINITY, 0.0, [0.0; VALUES]);
     let low = len.saturating_sub(args.window);
     let mut start = low / 32 * 32;
     while start < len {
         warp_barrier();
-        let part = page(cache, sequence, start) * u64::from(cache.kv_heads) + u64::from(kv_head);
+        let part_of = |page: u64| page * u64::from(cache.kv_heads) + u64::from(kv_head);
+        // The place of the lane's position, the head's part of its page, and where it is in that.
+        let (mut place, mut offset) = (0, (start + lane()) % PAGE);
+        let part;
+        if CHOSEN {
+            place = four(&args, row, start + lane(), len) + lane() % 4;
+            (part, offset) = (part_of(u64::from(place / PAGE)), place % PAGE);
+        } else {
+            part = part_of(page(cache, sequence, start));
+        }
         let mut score = f32::NEG_INFINITY;
         if start + lane() < len && start + lane() >= low {
-            let offset = (start + lane()) % PAGE;
             let key = cache.keys + 4 * (part * u64::from(PAGE) + u64::from(offset)) * u64::from(key_dim);
             score = 0.0;
             let mut d = 0;
@@ -76,10 +90,15 @@ pub(crate) unsafe fn attend<const VALUES: usize>(args: AttendArgs) {
             out[j] *= kept;
             j += 1;
         }
-        let values = cache.values + 4 * part * u64::from(PAGE) * u64::from(dim);
+        let base = |part: u64| cache.values + 4 * part * u64::from(PAGE) * u64::from(dim);
+        let mut values = base(part);
         let mut i = 0;
         while i < 32 && start + i < len {
-            let offset = (start + i) % PAGE;
+            let mut offset = (start + i) % PAGE;
+            if CHOSEN {
+                let place = shfl(place, i);
+                (values, offset) = (base(part_of(u64::from(place / PAGE))), place % PAGE);
+            }
             let weight = ld_shared_f32(weights + 4 * i);
             j = 0;
             while j < VALUES {

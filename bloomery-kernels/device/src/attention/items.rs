@@ -1,6 +1,7 @@
 //! The work of a decode step, as blocks find it from the rows' lengths.
 
-use super::super::abi::attention::{PAGE, split};
+use super::super::abi::attention::{DECODE_ROWS, PAGE, split};
+use super::super::abi::index::seen;
 use super::super::simt::{WARP, ballot, divide, lane, ld_global_u32, shfl};
 use super::AttendArgs;
 
@@ -24,6 +25,12 @@ pub(super) struct Item {
     pub(super) low: u32,
 }
 
+/// Of a row that sees chosen positions, the last one as if there were no others.
+#[inline(always)]
+fn among_chosen(args: &AttendArgs, position: u32) -> u32 {
+    seen(position + 1, args.shift, args.keep) - 1
+}
+
 /// The rows of the launch, one in each lane.
 pub(super) struct Rows {
     pub(super) sequence: u32,
@@ -36,13 +43,16 @@ pub(super) struct Rows {
 
 impl Rows {
     #[inline(always)]
-    pub(super) unsafe fn new(args: &AttendArgs) -> Self {
+    pub(super) unsafe fn new<const CHOSEN: bool>(args: &AttendArgs) -> Self {
         let cache = &args.cache;
         let per_piece = cache.kv_heads * args.tiles;
         let (mut sequence, mut position, mut pieces) = (u32::MAX, 0, 0);
         if lane() < cache.rows {
             sequence = ld_global_u32(cache.sequences + 4 * u64::from(lane()));
             position = ld_global_u32(cache.positions + 4 * u64::from(lane())).min(cache.stride * PAGE - 1);
+            if CHOSEN {
+                position = among_chosen(args, position);
+            }
             let span = split(position + 1, args.window);
             pieces = divide(position + span, span).0 - divide(low(args, position), span).0;
         }
@@ -57,7 +67,10 @@ impl Rows {
     }
 
     #[inline(always)]
-    pub(super) unsafe fn item(&self, args: &AttendArgs, number: u32) -> Option<Item> {
+    pub(super) unsafe fn item<const CHOSEN: bool>(&self, args: &AttendArgs, number: u32) -> Option<Item> {
+        if CHOSEN && args.cache.rows > DECODE_ROWS {
+            return self.whole(args, number);
+        }
         let row = ballot(self.until <= number).trailing_ones();
         if row >= args.cache.rows {
             return None;
@@ -73,7 +86,23 @@ impl Rows {
         let start = (divide(low, span).0 + piece) * span;
         let end = (start + span).min(position + 1);
         let start = start.max(low / PAGE * PAGE);
+        // Chosen places are the predecessor's.
+        let fresh = if CHOSEN { 0 } else { fresh };
         Some(Item { row, sequence, fresh, kv_head, tile, piece, pieces, start, end, low })
+    }
+
+    /// One of many rows of chosen positions: they are few enough to be one piece.
+    #[inline(always)]
+    unsafe fn whole(&self, args: &AttendArgs, number: u32) -> Option<Item> {
+        let cache = &args.cache;
+        let (row, rest) = divide(number, self.per_piece);
+        if row >= cache.rows {
+            return None;
+        }
+        let (kv_head, tile) = divide(rest, args.tiles);
+        let position = ld_global_u32(cache.positions + 4 * u64::from(row)).min(cache.stride * PAGE - 1);
+        let end = among_chosen(args, position) + 1;
+        Some(Item { row, sequence: 0, fresh: 0, kv_head, tile, piece: 0, pieces: 1, start: 0, end, low: 0 })
     }
 }
 

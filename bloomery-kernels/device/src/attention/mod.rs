@@ -4,8 +4,13 @@
 //! * [`prefill`]: many rows. Tiles of neighbouring rows go through all pages that they see.
 //! * [`broad`]: many rows of the widest heads.
 //! * [`float`]: caches of f32, any number of rows, a warp for each head.
+//!
+//! Rows that see chosen positions have [`decode`] or [`float`], whatever their number, or [`broad`]: positions are counted as if there were
+//! no others, and [`chosen`] says where in the cache they are.
 
 pub(crate) mod broad;
+mod broad_chosen;
+mod chosen;
 pub(crate) mod decode;
 pub(crate) mod float;
 mod items;

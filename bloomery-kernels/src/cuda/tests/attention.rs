@@ -77,6 +77,7 @@ impl<'a> Pages<'a> {
             heads,
             scale: scale(&shape),
             window: self.window,
+            chosen: None,
             scratch: AttendScratch { partials: self.partials.span(), tickets: self.tickets.span() },
             tiles: Some(tiles.span()),
         };
@@ -400,6 +401,7 @@ fn bad_calls_are_refused() {
         heads: 4,
         scale: 0.125,
         window: None,
+        chosen: None,
         scratch: AttendScratch { partials: partials.span(), tickets: tickets.span() },
         tiles: None,
     };

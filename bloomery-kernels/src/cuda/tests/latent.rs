@@ -135,8 +135,13 @@ fn rows_together_are_rows_alone() {
 #[test]
 fn absorbing_and_appending_at_once_is_one_after_the_other() {
     let mut place = places().remove(0);
-    for (kind, rows) in [(KvType::F16, vec![(0, 68), (0, 69), (1, 4)]), (KvType::Q8_0, vec![(0, 69)])] {
-        let (heads, nope, latent, rope) = (3, 48, 64, 32);
+    // Without anything that turns, too.
+    for (kind, rows, rope) in [
+        (KvType::F16, vec![(0, 68), (0, 69), (1, 4)], 32),
+        (KvType::Q8_0, vec![(0, 69)], 32),
+        (KvType::F16, vec![(0, 69), (1, 4)], 0),
+    ] {
+        let (heads, nope, latent) = (3, 48, 64);
         let case = Case::new(kind, heads, (latent, rope));
         let (key, mut rng) = (latent + rope, Rng::new(8));
         let sequences = Sequences::new(&mut rng, case.shape, &[70, 5]);
@@ -146,7 +151,7 @@ fn absorbing_and_appending_at_once_is_one_after_the_other() {
         let matrices = place.buffer(&matrices);
         let weights = HeadWeights::new(heads, latent, nope, matrices.span()).unwrap();
         let [q, kv, gain] = [q, kv, gain].map(|x| place.buffer(&x));
-        let angles = RopeAngles::new(case.spec.as_ref().unwrap(), 512).unwrap();
+        let angles = RopeAngles::new(&RopeSpec::new(Pairs::Norm, rope, 1e4), 512).unwrap();
         let (low, high) = (place.buffer(&angles.low), place.buffer(&angles.high));
         let mut results = Vec::new();
         let q_of_others = place.poison::<f32>(rows.len() * heads * key);

@@ -41,6 +41,7 @@ fn rounded(kind: KvType, x: &[f32]) -> (Vec<f64>, Vec<Vec<u8>>, Vec<u16>) {
 }
 
 /// Several sequences, their pages in shuffled order.
+#[derive(Clone)]
 pub(super) struct Sequences {
     pub(super) shape: KvCache,
     pub(super) lens: Vec<usize>,
@@ -74,6 +75,11 @@ impl Sequences {
         let round = |x: &[Vec<f32>]| x.iter().map(|x| rounded(shape.kind(), x).0).collect();
         let (keys, values) = (round(&k), round(&v));
         Self { shape, lens: lens.to_vec(), stride, table, k, v, keys, values, pages }
+    }
+
+    /// The same pages with other values.
+    pub(super) fn with(&self, k: Vec<Vec<f32>>, v: Vec<Vec<f32>>) -> Self {
+        Self { k, v, ..self.clone() }
     }
 
     /// Pages of keys and of values. What no position wrote is 0xff: NaN in floats and scales.
@@ -137,14 +143,27 @@ impl Sequences {
         (scale, window): (f32, Option<usize>),
         weight_bits: i32,
     ) -> (Vec<f64>, Vec<f64>) {
+        let low = (position + 1).saturating_sub(window.unwrap_or(usize::MAX));
+        let positions: Vec<usize> = (low..=position).collect();
+        self.attention_to(q, (sequence, &positions), kv_head, scale, weight_bits)
+    }
+
+    /// The same over these positions of a sequence.
+    pub(super) fn attention_to(
+        &self,
+        q: &[f32],
+        (sequence, positions): (usize, &[usize]),
+        kv_head: usize,
+        scale: f32,
+        weight_bits: i32,
+    ) -> (Vec<f64>, Vec<f64>) {
         let (heads, key_dim, dim) = (self.shape.kv_heads(), self.shape.key_dim(), self.shape.value_dim());
         let unit = |bits: i32| 2.0_f64.powi(-bits);
         let mut scores = Vec::new();
         // Queries have 22 bits; a sum loses up to a bit below the last one at each of its steps, of which there are fewer
         // than dimensions. These errors are independent: six standard deviations of them.
         let mut off = 0.0_f64;
-        let low = (position + 1).saturating_sub(window.unwrap_or(usize::MAX));
-        for p in low..=position {
+        for p in positions {
             let key = &self.keys[sequence][(p * heads + kv_head) * key_dim..][..key_dim];
             let terms = key.iter().zip(q).map(|(k, q)| k * f64::from(*q));
             scores.push(terms.clone().sum::<f64>() * f64::from(scale));
@@ -155,10 +174,10 @@ impl Sequences {
         let total: f64 = scores.iter().map(|s| (s - most).exp()).sum();
         // An error e of a score moves its weight by e, and so the sum; powers of two are good to 2^-22. Values add up
         // 16 at a time, and pieces in one more step each.
-        let steps = (position as f64 / 16.0 + 40.0).sqrt();
+        let steps = (positions.len() as f64 / 16.0 + 40.0).sqrt();
         let relative = 2.0 * off + 6.0 * (unit(weight_bits) + unit(22) + steps * unit(24));
         let (mut out, mut squares) = (vec![0.0; dim], vec![0.0; dim]);
-        for (p, score) in (low..).zip(&scores) {
+        for (p, score) in positions.iter().zip(&scores) {
             let value = &self.values[sequence][(p * heads + kv_head) * dim..][..dim];
             let weight = (score - most).exp() / total;
             // Halves end at 2^-24.

@@ -3,6 +3,7 @@
 use bloomery_kernels::cpu::KvType;
 use bloomery_kernels::cuda::{Attend, AttendScratch, CudaError, KvCache, KvRows, Launch};
 
+use super::index;
 use crate::backend::cuda::frame::Frame;
 use crate::program::{Attention, AttentionId, Buffer};
 
@@ -21,7 +22,11 @@ pub(in crate::backend::cuda) fn unsupported(attention: &Attention, kv: KvType) -
     let group = attention.heads / attention.kv_heads;
     let too_many = group > MOST_GROUP && attention.key_dim.max(attention.value_dim) <= TILED;
     let why = || format!("{group} query heads of a KV head are more than {MOST_GROUP}");
-    shape(attention, kv).err().map(|error| error.to_string()).or_else(|| too_many.then(why))
+    let checked = shape(attention, kv).and_then(|shape| match attention.index {
+        Some(_) => Attend::check_chosen(&shape),
+        None => Ok(()),
+    });
+    checked.err().map(|error| error.to_string()).or_else(|| too_many.then(why))
 }
 
 /// Floats and tickets that steps of `rows` rows work with.
@@ -68,6 +73,7 @@ pub(in crate::backend::cuda) fn launches(
         heads: attention.heads,
         scale: attention.scale,
         window: attention.window,
+        chosen: attention.index.map(|index| index::chosen(frame, index)).transpose()?,
         scratch: AttendScratch { partials: memory.partials.span(), tickets: memory.tickets.span() },
         tiles: frame.inputs.tiles(id)?,
     };

@@ -9,6 +9,7 @@ pub(super) mod embed;
 pub(super) mod feed_forward;
 pub(super) mod gate;
 pub(super) mod hyper;
+pub(super) mod index;
 pub(super) mod latent;
 pub(super) mod ngrams;
 pub(super) mod norm;
