@@ -61,7 +61,7 @@ pub use absorb::AbsorbAppend;
 pub use attention::{Attend, AttendScratch, AttendTiles};
 pub use beside::Beside;
 pub use candidates::Candidates;
-pub use delta::{Delta, DeltaShape};
+pub use delta::{Delta, DeltaForm, DeltaShape};
 pub use device::{Device, DeviceInfo};
 pub use draft::{Carry, Pair};
 pub use embed::Embed;

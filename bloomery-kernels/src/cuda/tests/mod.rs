@@ -6,6 +6,7 @@ mod candidates;
 mod census;
 mod copies;
 mod delta;
+mod delta_channels;
 mod draft;
 mod embed;
 mod experts;

@@ -1,74 +1,68 @@
 //! The gated delta net between its projections.
 
+mod shape;
+
+pub use shape::DeltaShape;
+
 use super::launch::Grid;
 use super::module::{DELTA, Entry};
 use super::{CudaError, DeviceInfo, Launch, Span};
 use crate::abi::delta::{
-    CONVOLVE_ROWS, DIM, DeltaArgs, FEW_BYTES, FEW_THREADS, SCAN_BYTES, SCAN_THREADS, SLICE, TAPS, THREADS,
+    CONVOLVE_ROWS, DeltaArgs, FEW_THREADS, SCAN_THREADS, SLICE, THREADS, few_bytes, scan_bytes,
 };
 
-const CONVOLVE: Entry<DeltaArgs> = Entry::new(&DELTA, "delta_convolve");
-const SCAN: Entry<DeltaArgs> = Entry::new(&DELTA, "delta_scan");
-const FINISH: Entry<DeltaArgs> = Entry::new(&DELTA, "delta_finish");
-const FEW: Entry<DeltaArgs> = Entry::new(&DELTA, "delta_few");
+/// With decays of heads, and of channels.
+const CONVOLVE: [Entry<DeltaArgs>; 2] =
+    [Entry::new(&DELTA, "delta_convolve"), Entry::new(&DELTA, "delta_channels_convolve")];
+const SCAN: [Entry<DeltaArgs>; 2] =
+    [Entry::new(&DELTA, "delta_scan"), Entry::new(&DELTA, "delta_channels_scan")];
+const FINISH: [Entry<DeltaArgs>; 2] =
+    [Entry::new(&DELTA, "delta_finish"), Entry::new(&DELTA, "delta_channels_finish")];
+const FEW: [Entry<DeltaArgs>; 2] =
+    [Entry::new(&DELTA, "delta_few"), Entry::new(&DELTA, "delta_channels_few")];
 
 const NAME: &str = "delta";
 
 /// Rows of a step that one kernel does.
 const FEW_ROWS: usize = 32;
 
-/// Heads of a gated delta net.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct DeltaShape {
-    /// Heads of q and of k.
-    pub key_heads: usize,
-    /// Heads of v: a multiple of `key_heads`; head j reads key head `j % key_heads`.
-    pub value_heads: usize,
-    /// Values of a head of q and k: a multiple of 4, at most 128.
-    pub key_dim: usize,
-    /// Values of a head of v: a multiple of 4, at most 128.
-    pub value_dim: usize,
-    /// Weights of a channel of the convolution, 2 to 4: the current row's and those of the rows before it.
-    pub taps: usize,
+/// Queries, keys and values before their convolution, its weights, and how states fade.
+#[derive(Debug, Clone)]
+pub enum DeltaForm {
+    /// A decay for each head of v, `e^(a softplus(alpha + dt))`; results are multiplied by `silu(z)`.
+    Heads {
+        /// `[rows][channels]`: q of all key heads, k of all key heads, v of all value heads.
+        qkv: Span<f32>,
+        /// `[taps][channels]`; the last of them belong to the current row.
+        conv: Span<f32>,
+    },
+    /// A decay for each channel of the keys of every head of v, `e^(bound sigmoid(-a (alpha + dt)))`; results are multiplied by
+    /// `sigmoid(z)`.
+    Channels {
+        /// Of q, k and v `[rows][its heads][its values]`.
+        qkv: [Span<f32>; 3],
+        /// Of q, k and v `[taps][its heads][its values]`.
+        conv: [Span<f32>; 3],
+        /// Below 0.
+        bound: f32,
+    },
 }
 
-impl DeltaShape {
-    /// Values of a row of q, k and v.
-    #[must_use]
-    pub const fn channels(&self) -> usize {
-        2 * self.key_heads * self.key_dim + self.value_heads * self.value_dim
-    }
-
-    /// Values of a row of the result.
-    #[must_use]
-    pub const fn outputs(&self) -> usize {
-        self.value_heads * self.value_dim
-    }
-
-    /// Values of a state: `[taps - 1][channels]`, the last rows of `qkv`, oldest first, then S,
-    /// `[value_heads][value_dim][key_dim]`.
-    #[must_use]
-    pub const fn state_len(&self) -> usize {
-        (self.taps - 1) * self.channels() + self.value_heads * self.value_dim * self.key_dim
-    }
-
-    /// Why there are no kernels for such heads, if there are none.
-    ///
-    /// # Errors
-    /// [`CudaError::Contract`] with the number that is wrong.
-    pub fn check(&self) -> Result<(), CudaError> {
-        let Self { key_heads, value_heads, key_dim, value_dim, taps } = *self;
-        let require = |what, found: usize, holds, rule: String| {
-            CudaError::require(NAME, what, found as u64, holds, || rule)
-        };
-        require("heads of k", key_heads, key_heads > 0 && key_heads <= 1024, "1 to 1024".to_owned())?;
-        let whole = value_heads > 0 && value_heads.is_multiple_of(key_heads) && value_heads <= 1024;
-        require("heads of v", value_heads, whole, format!("a multiple of {key_heads}, at most 1024"))?;
-        for (what, dim) in [("values of a head of k", key_dim), ("values of a head of v", value_dim)] {
-            let fits = dim > 0 && dim.is_multiple_of(4) && dim <= DIM as usize;
-            require(what, dim, fits, format!("a multiple of 4, at most {DIM}"))?;
+impl DeltaForm {
+    /// Spans of rows, and of weights, the first of which every form has.
+    fn spans(&self) -> (&[Span<f32>], &[Span<f32>]) {
+        match self {
+            Self::Heads { qkv, conv } => (std::slice::from_ref(qkv), std::slice::from_ref(conv)),
+            Self::Channels { qkv, conv, .. } => (qkv, conv),
         }
-        require("taps", taps, (2..=TAPS as usize).contains(&taps), format!("2 to {TAPS}"))
+    }
+
+    /// Whether channels decay by themselves, and the bound.
+    fn channels(&self) -> (bool, f32) {
+        match self {
+            Self::Heads { .. } => (false, 0.0),
+            Self::Channels { bound, .. } => (true, *bound),
+        }
     }
 }
 
@@ -79,19 +73,17 @@ impl DeltaShape {
 pub struct Delta {
     /// Heads.
     pub shape: DeltaShape,
-    /// `[rows][channels]`: q of all key heads, k of all key heads, v of all value heads.
-    pub qkv: Span<f32>,
+    /// What is mixed, and how it fades.
+    pub form: DeltaForm,
     /// `[rows][value_heads][value_dim]`.
     pub z: Span<f32>,
     /// `[rows][value_heads]`, before the sigmoid.
     pub beta: Span<f32>,
-    /// `[rows][value_heads]`.
+    /// `[rows][value_heads]`, or with decays of channels `[rows][value_heads][key_dim]`.
     pub alpha: Span<f32>,
-    /// `[taps][channels]`; the last of them belong to the current row.
-    pub conv: Span<f32>,
-    /// `[value_heads]`: the decay of a row is `e^(a softplus(alpha + dt))`.
-    pub a: Span<f32>,
     /// `[value_heads]`.
+    pub a: Span<f32>,
+    /// As a row of `alpha`.
     pub dt: Span<f32>,
     /// `[value_dim]` and the epsilon.
     pub norm: (Span<f32>, f32),
@@ -113,10 +105,11 @@ pub struct Delta {
 }
 
 impl Delta {
-    /// Values of scratch memory for steps of `rows` rows.
+    /// Values of scratch memory for steps of `rows` rows; `channels`: they decay by themselves.
     #[must_use]
-    pub const fn scratch_len(shape: &DeltaShape, rows: usize) -> usize {
-        if rows <= FEW_ROWS { 0 } else { rows * (shape.channels() + 4 * shape.value_heads) }
+    pub const fn scratch_len(shape: &DeltaShape, rows: usize, channels: bool) -> usize {
+        let kept = if channels { shape.value_heads * shape.key_dim } else { 0 };
+        if rows <= FEW_ROWS { 0 } else { rows * (shape.channels() + 4 * shape.value_heads + kept) }
     }
 
     /// The kernels, in order: one for up to 32 rows, else three. The launch before them must not write `states`, `from`, `starts` or
@@ -126,8 +119,11 @@ impl Delta {
     /// [`CudaError::Contract`] when numbers, lengths or alignments do not fit.
     pub fn launches(&self, info: &DeviceInfo) -> Result<Vec<Launch>, CudaError> {
         let args = self.arguments()?;
-        let uses: Vec<_> = [&self.qkv, &self.z, &self.beta, &self.alpha, &self.conv, &self.a, &self.dt]
+        let (rows_of, weights) = self.form.spans();
+        let uses: Vec<_> = [&self.z, &self.beta, &self.alpha, &self.a, &self.dt]
             .into_iter()
+            .chain(rows_of)
+            .chain(weights)
             .chain([&self.norm.0, &self.out, &self.states, &self.scratch])
             .map(|span| span.memory().clone())
             .chain([&self.from, &self.starts, &self.saves, &self.readers].map(|span| span.memory().clone()))
@@ -136,31 +132,33 @@ impl Delta {
         let (width, outputs) = (self.shape.channels(), self.shape.outputs());
         // A state read and one written for every sequence that there can be.
         let states = 8 * self.shape.state_len() * self.from.len();
+        let (channels, _) = self.form.channels();
+        let entry = usize::from(channels);
         let _ = info;
         if rows <= FEW_ROWS {
             let grid = Grid {
                 blocks: args.sequences * args.value_heads,
                 threads: FEW_THREADS,
-                shared_bytes: FEW_BYTES,
+                shared_bytes: few_bytes(channels),
             };
             let bytes = states + 4 * rows * (width + 2 * outputs);
-            return Ok(vec![Launch::new(FEW, grid, args, bytes as u64, uses)]);
+            return Ok(vec![Launch::new(FEW[entry], grid, args, bytes as u64, uses)]);
         }
         let of_warps = |warps: u32| warps.div_ceil(THREADS / 32);
         let warps = args.rows.div_ceil(CONVOLVE_ROWS) * (args.key_heads + args.value_heads);
         let grid = Grid { blocks: of_warps(warps), threads: THREADS, shared_bytes: 0 };
-        let convolve = Launch::new(CONVOLVE, grid, args, (8 * rows * width) as u64, uses.clone());
+        let convolve = Launch::new(CONVOLVE[entry], grid, args, (8 * rows * width) as u64, uses.clone());
         let blocks = args.sequences * args.value_heads * args.value_dim.div_ceil(SLICE);
-        let grid = Grid { blocks, threads: SCAN_THREADS, shared_bytes: SCAN_BYTES };
+        let grid = Grid { blocks, threads: SCAN_THREADS, shared_bytes: scan_bytes(channels) };
         let bytes = states + 4 * rows * (width + outputs);
-        let scan = Launch::new(SCAN, grid, args, bytes as u64, uses.clone());
+        let scan = Launch::new(SCAN[entry], grid, args, bytes as u64, uses.clone());
         let grid = Grid { blocks: of_warps(args.rows * args.value_heads), threads: THREADS, shared_bytes: 0 };
-        let finish = Launch::new(FINISH, grid, args, (12 * rows * outputs) as u64, uses);
+        let finish = Launch::new(FINISH[entry], grid, args, (12 * rows * outputs) as u64, uses);
         Ok(vec![convolve, scan, finish])
     }
 
     fn arguments(&self) -> Result<DeltaArgs, CudaError> {
-        let Self { shape, qkv, z, beta, alpha, conv, a, dt, norm: (gain, eps), out, .. } = self;
+        let Self { shape, form, z, beta, alpha, a, dt, norm: (gain, eps), out, .. } = self;
         let Self { states, from, starts, saves, scratch, readers, .. } = self;
         shape.check()?;
         let equal =
@@ -173,13 +171,31 @@ impl Delta {
         require("rows", rows, rows > 0 && rows <= most, &|| format!("1 to {most}"))?;
         require("sequences", sequences, sequences > 0 && sequences <= rows, &|| format!("1 to {rows}"))?;
         equal("starts of sequences", starts.len(), sequences + 1)?;
-        equal("values of q, k and v", qkv.len(), rows * channels)?;
+        let (of_channels, bound) = form.channels();
+        let (qkv, conv) = form.spans();
+        match (qkv, conv) {
+            ([q, k, v], [conv_q, conv_k, conv_v]) => {
+                let (keys, values) = (shape.key_heads * shape.key_dim, shape.outputs());
+                equal("values of q", q.len(), rows * keys)?;
+                equal("values of k", k.len(), rows * keys)?;
+                equal("values of v", v.len(), rows * values)?;
+                equal("weights of q's convolution", conv_q.len(), keys * shape.taps)?;
+                equal("weights of k's convolution", conv_k.len(), keys * shape.taps)?;
+                equal("weights of v's convolution", conv_v.len(), values * shape.taps)?;
+                require("bounds that are not below 0", 1, bound < 0.0, &|| "0".to_owned())?;
+            }
+            _ => {
+                let len = |spans: &[Span<f32>]| spans.iter().map(Span::len).sum::<usize>();
+                equal("values of q, k and v", len(qkv), rows * channels)?;
+                equal("weights of the convolution", len(conv), channels * shape.taps)?;
+            }
+        }
+        let decays = shape.value_heads * if of_channels { shape.key_dim } else { 1 };
         equal("values of z", z.len(), rows * shape.outputs())?;
         equal("values of beta", beta.len(), rows * shape.value_heads)?;
-        equal("values of alpha", alpha.len(), rows * shape.value_heads)?;
-        equal("weights of the convolution", conv.len(), channels * shape.taps)?;
+        equal("values of alpha", alpha.len(), rows * decays)?;
         equal("values of a", a.len(), shape.value_heads)?;
-        equal("values of dt", dt.len(), shape.value_heads)?;
+        equal("values of dt", dt.len(), decays)?;
         equal("values of the gain", gain.len(), shape.value_dim)?;
         equal("values of the output", out.len(), rows * shape.outputs())?;
         require("values of the output", out.len(), out.address() != z.address(), &|| {
@@ -188,21 +204,27 @@ impl Delta {
         let slots = states.len() / shape.state_len();
         equal("values of the states", states.len(), slots * shape.state_len())?;
         require("slots", slots, slots > 0 && slots < u32::MAX as usize, &|| "1 to 2^32 - 2".to_owned())?;
-        let room = Self::scratch_len(shape, rows);
+        let room = Self::scratch_len(shape, rows, of_channels);
         require("scratch values", scratch.len(), scratch.len() >= room, &|| format!("at least {room}"))?;
         let room = sequences * shape.key_heads;
         require("words for readers", readers.len(), readers.len() >= room, &|| format!("at least {room}"))?;
-        let addresses = qkv.address() | z.address() | conv.address() | gain.address() | out.address();
-        let addresses = addresses | states.address() | scratch.address();
+        let spans = qkv.iter().chain(conv).chain([z, gain, out, states, scratch]);
+        let fours = of_channels.then_some([alpha, dt]).into_iter().flatten();
+        let addresses = spans.chain(fours).fold(0, |all, span| all | span.address());
         let rule = || "a multiple of 16".to_owned();
         CudaError::require(NAME, "an address", addresses, addresses.is_multiple_of(16), rule)?;
         let few = rows <= FEW_ROWS;
+        let address = |spans: &[Span<f32>], i: usize| spans.get(i).map_or(0, Span::address);
         Ok(DeltaArgs {
-            qkv: qkv.address(),
+            qkv: address(qkv, 0),
+            k: address(qkv, 1),
+            v: address(qkv, 2),
             z: z.address(),
             beta: beta.address(),
             alpha: alpha.address(),
-            conv: conv.address(),
+            conv: address(conv, 0),
+            conv_k: address(conv, 1),
+            conv_v: address(conv, 2),
             a: a.address(),
             dt: dt.address(),
             gain: gain.address(),
@@ -213,6 +235,7 @@ impl Delta {
             saves: saves.address(),
             mixed: if few { 0 } else { scratch.address() },
             gates: if few { 0 } else { scratch.address() + 4 * (rows * channels) as u64 },
+            kept: if few { 0 } else { scratch.address() + 4 * (rows * (channels + 4 * shape.value_heads)) as u64 },
             readers: readers.address(),
             state_len: shape.state_len() as u64,
             rows: rows as u32,
@@ -224,7 +247,7 @@ impl Delta {
             value_dim: shape.value_dim as u32,
             taps: shape.taps as u32,
             eps: *eps,
-            reserved: 0,
+            bound,
         })
     }
 }
