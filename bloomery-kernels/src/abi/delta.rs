@@ -29,6 +29,8 @@ pub const FEW_THREADS: u32 = 32 * DIM / WARP_ROWS;
 pub const CONVOLVE_ROWS: u32 = 8;
 /// Threads of a block of `delta_convolve` and of `delta_finish`.
 pub const THREADS: u32 = 256;
+/// Threads of a block of `delta_channels_convolve`, whose threads need more registers.
+pub const CHANNELS_THREADS: u32 = 128;
 /// Shared memory of a row of activations: q, k, v of `values` values, four floats that belong to the row, and with `channels` what each
 /// key keeps.
 #[must_use]

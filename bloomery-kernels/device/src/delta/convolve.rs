@@ -183,7 +183,19 @@ pub(super) unsafe fn kept(args: &DeltaArgs, row: u32, head: u32) -> [f32; 4] {
     out
 }
 
-/// Rows in eights: a warp for q and k of each key head, and one for v of each value head, and for what the channels of its keys keep.
+/// Writes what channels of a head of some rows keep.
+#[inline(always)]
+unsafe fn keep(args: &DeltaArgs, first: u32, end: u32, head: u32) {
+    let stride = 4 * u64::from(args.value_heads * args.key_dim);
+    let mut row = first;
+    while row < end && 4 * lane() < args.key_dim {
+        let at = u64::from(row) * stride + 4 * u64::from(head * args.key_dim + 4 * lane());
+        st_global_f32x4(args.kept + at, kept(args, row, head));
+        row += 1;
+    }
+}
+
+/// Rows in eights: a warp for q and k of each key head, one for v of each value head, and one for what the channels of its keys keep.
 ///
 /// # Safety
 /// The contract of `Delta`; warps for all of them.
@@ -192,10 +204,15 @@ pub(crate) unsafe fn convolve<const CHANNELS: bool>(args: DeltaArgs) {
     // Nothing is released before the end: blocks of the scan that came while these are running would share the multiprocessors that
     // happen to have room, and each has to have one for itself (0.62 in place of 0.24 us a row on an H200).
     await_predecessors();
-    let units = args.key_heads + args.value_heads;
+    let units = args.key_heads + args.value_heads * if CHANNELS { 2 } else { 1 };
     let (part, unit) = divide(block() * warps() + warp(), units);
     let first = part * CONVOLVE_ROWS;
     if first >= args.rows {
+        return;
+    }
+    let last = (first + CONVOLVE_ROWS).min(args.rows);
+    if CHANNELS && unit >= args.key_heads + args.value_heads {
+        keep(&args, first, last, unit - args.key_heads - args.value_heads);
         return;
     }
     let values = unit >= args.key_heads;
@@ -215,7 +232,6 @@ pub(crate) unsafe fn convolve<const CHANNELS: bool>(args: DeltaArgs) {
     let mut of = sequence(&args, index);
     a.enter::<CHANNELS>(&args, of, first);
     b.enter::<CHANNELS>(&args, of, first);
-    let last = (first + CONVOLVE_ROWS).min(args.rows);
     let mut row = first;
     loop {
         let next = row + 1;
@@ -230,12 +246,6 @@ pub(crate) unsafe fn convolve<const CHANNELS: bool>(args: DeltaArgs) {
         if values {
             if a.exist {
                 st_global_f32x4(out + 16 * u64::from(a.at), a.mixed());
-            }
-            if CHANNELS && 4 * lane() < args.key_dim {
-                let head = unit - args.key_heads;
-                let to = u64::from(row) * u64::from(args.value_heads) + u64::from(head);
-                let to = to * u64::from(args.key_dim) + u64::from(4 * lane());
-                st_global_f32x4(args.kept + 4 * to, kept(&args, row, head));
             }
         } else {
             let q = scaled(a.mixed(), 1.0 / sqrt(args.key_dim as f32));

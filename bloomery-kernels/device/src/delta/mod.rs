@@ -58,7 +58,7 @@ mod entries {
         /// All of it for few rows.
         delta_few = super::few::few::<false>, 512, 1;
         /// Of channels that decay by themselves, the first of three kernels for many rows.
-        delta_channels_convolve = super::convolve::convolve::<true>, 256, 2;
+        delta_channels_convolve = super::convolve::convolve::<true>, 128, 3;
         /// The second.
         delta_channels_scan = super::scan::scan::<true>, 128, 3;
         /// The third.

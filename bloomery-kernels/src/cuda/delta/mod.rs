@@ -8,7 +8,7 @@ use super::launch::Grid;
 use super::module::{DELTA, Entry};
 use super::{CudaError, DeviceInfo, Launch, Span};
 use crate::abi::delta::{
-    CONVOLVE_ROWS, DeltaArgs, FEW_THREADS, SCAN_THREADS, SLICE, THREADS, few_bytes, scan_bytes,
+    CHANNELS_THREADS, CONVOLVE_ROWS, DeltaArgs, FEW_THREADS, SCAN_THREADS, SLICE, THREADS, few_bytes, scan_bytes,
 };
 
 /// With decays of heads, and of channels.
@@ -144,15 +144,19 @@ impl Delta {
             let bytes = states + 4 * rows * (width + 2 * outputs);
             return Ok(vec![Launch::new(FEW[entry], grid, args, bytes as u64, uses)]);
         }
-        let of_warps = |warps: u32| warps.div_ceil(THREADS / 32);
-        let warps = args.rows.div_ceil(CONVOLVE_ROWS) * (args.key_heads + args.value_heads);
-        let grid = Grid { blocks: of_warps(warps), threads: THREADS, shared_bytes: 0 };
+        let units = args.key_heads + args.value_heads * if channels { 2 } else { 1 };
+        let warps = args.rows.div_ceil(CONVOLVE_ROWS) * units;
+        let of_warps = |warps: u32, threads: u32| {
+            let blocks = warps.div_ceil(threads / 32);
+            Grid { blocks, threads, shared_bytes: 0 }
+        };
+        let grid = of_warps(warps, if channels { CHANNELS_THREADS } else { THREADS });
         let convolve = Launch::new(CONVOLVE[entry], grid, args, (8 * rows * width) as u64, uses.clone());
         let blocks = args.sequences * args.value_heads * args.value_dim.div_ceil(SLICE);
         let grid = Grid { blocks, threads: SCAN_THREADS, shared_bytes: scan_bytes(channels) };
         let bytes = states + 4 * rows * (width + outputs);
         let scan = Launch::new(SCAN[entry], grid, args, bytes as u64, uses.clone());
-        let grid = Grid { blocks: of_warps(args.rows * args.value_heads), threads: THREADS, shared_bytes: 0 };
+        let grid = of_warps(args.rows * args.value_heads, THREADS);
         let finish = Launch::new(FINISH[entry], grid, args, (12 * rows * outputs) as u64, uses);
         Ok(vec![convolve, scan, finish])
     }
