@@ -82,7 +82,7 @@ pub use pack::{Pack, TILE_ROWS};
 pub use project::{Product, Project};
 pub use ring::Tuning;
 pub use rope::{Rope, RopeAngles, RopeAppend};
-pub use route::{Group, Narrow, Route, Scores, Share, Tiles};
+pub use route::{Group, Narrow, Route, RouteNorm, Scores, Share, Tiles};
 pub use seats::{Collect, Desk, DeskShape, NOWHERE, Numbers, Seat};
 pub use staging::Staging;
 pub use stream::{Event, Stream};

@@ -113,7 +113,6 @@ impl Check<'_> {
             Op::Pair { table, x, .. } => self.table(*table).or_else(|| pair::unsupported(*x)),
             Op::Previous { out, .. } | Op::Carried { out } => carry::unsupported(*out),
             Op::Project { parts, .. } => parts.iter().find_map(|part| self.matrix(part.weight)),
-            Op::Route { norm: None, .. } => Some("a router without a norm before it".to_owned()),
             Op::Route { router, used, .. } => route::unsupported(router, &self.matrices, *used),
             Op::Absorb { keys: heads, .. } | Op::PerHead { weights: heads, .. } => {
                 per_head::unsupported(self.weights, *heads)

@@ -82,8 +82,7 @@ fn walk<'a>(frame: &Frame<'_>, ops: impl Iterator<Item = &'a Op> + Clone) -> Res
                 }
                 _ => stages.push(Stage::new("norm", norm::launches(frame, *x, *gain, *out)?)),
             },
-            Op::Route { norm: None, .. } => {}
-            Op::Route { x, norm: Some(norm), normed, router, used } => {
+            Op::Route { x, norm, normed, router, used } => {
                 let share = share_of(ops.clone(), *normed);
                 let launches = route::launches(frame, [*x, *normed], *norm, (*router, share), *used)?;
                 let routed = Some((*used, frame.rows_of(x.rows)));

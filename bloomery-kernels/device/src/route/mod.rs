@@ -8,7 +8,9 @@
 //! logit         (slab 0 + slab 1 + ...) * 1 / sqrt(square / cols + eps)
 //! ```
 //!
-//! where `square`, the sum of the squares of `x`, has the same chains, slabs and order. A lane takes a chain of each row,
+//! Of rows that are taken as they are there is neither gain nor square: both factors are 1.
+//!
+//! Here `square`, the sum of the squares of `x`, has the same chains, slabs and order. A lane takes a chain of each row,
 //! so that neighbouring lanes read neighbouring 16 bytes; in the kernel for many rows a thread takes all chains of its
 //! products in turn.
 
@@ -23,7 +25,7 @@ mod sums;
 pub(crate) use choose::route_choose;
 pub(crate) use few::route;
 pub(crate) use group::{group_count, group_place};
-pub(crate) use many::{route_logits, route_norm};
+pub(crate) use many::{route_gate, route_logits, route_norm};
 
 #[cfg(target_arch = "nvptx64")]
 mod entries {
@@ -45,21 +47,33 @@ mod entries {
 
     entries! {
         /// One expert a block.
-        route_1(RouteArgs) = super::route::<1>, 512, 1;
+        route_1(RouteArgs) = super::route::<1, false>, 512, 1;
         /// Two.
-        route_2(RouteArgs) = super::route::<2>, 512, 1;
+        route_2(RouteArgs) = super::route::<2, false>, 512, 1;
         /// Four.
-        route_4(RouteArgs) = super::route::<4>, 512, 1;
+        route_4(RouteArgs) = super::route::<4, false>, 512, 1;
         /// The first of three launches for many rows.
         route_norm(RouteArgs) = super::route_norm, 512, 2;
         /// The second, in tiles of 32 by 32.
-        route_logits_2(RouteArgs) = super::route_logits::<2, false>, 256, 2;
+        route_logits_2(RouteArgs) = super::route_logits::<2, false, false>, 256, 2;
         /// In tiles of 64 by 64.
-        route_logits_4(RouteArgs) = super::route_logits::<4, false>, 256, 1;
+        route_logits_4(RouteArgs) = super::route_logits::<4, false, false>, 256, 1;
         /// Products by themselves, after the norm, in tiles of 32 by 32.
-        route_plain_2(RouteArgs) = super::route_logits::<2, true>, 256, 2;
+        route_plain_2(RouteArgs) = super::route_logits::<2, true, false>, 256, 2;
         /// In tiles of 64 by 64.
-        route_plain_4(RouteArgs) = super::route_logits::<4, true>, 256, 1;
+        route_plain_4(RouteArgs) = super::route_logits::<4, true, false>, 256, 1;
+        /// One expert a block, of rows as they are.
+        route_raw_1(RouteArgs) = super::route::<1, true>, 512, 1;
+        /// Two.
+        route_raw_2(RouteArgs) = super::route::<2, true>, 512, 1;
+        /// Four.
+        route_raw_4(RouteArgs) = super::route::<4, true>, 512, 1;
+        /// Their product with a gate.
+        route_gate(RouteArgs) = super::route_gate, 512, 2;
+        /// Tiles of 32 by 32 of rows as they are.
+        route_raw_logits_2(RouteArgs) = super::route_logits::<2, false, true>, 256, 2;
+        /// Tiles of 64 by 64.
+        route_raw_logits_4(RouteArgs) = super::route_logits::<4, false, true>, 256, 1;
         /// The third.
         route_choose(RouteArgs) = super::route_choose, 256, 2;
         /// Pairs of each expert in every block of pairs.
