@@ -29,6 +29,7 @@ macro_rules! family {
 
 family!(ATTENTION: "attention");
 family!(DELTA: "delta");
+family!(DELTA_CHANNELS: "delta_channels");
 family!(DRAFT: "draft");
 family!(EMBED: "embed");
 family!(EXPERTS_FLOAT: "experts_float");
@@ -41,6 +42,7 @@ family!(PREFILL: "prefill");
 family!(PROJECT_BOTH: "project_both");
 family!(PROJECT_FLOAT: "project_float");
 family!(ROUTE: "route");
+family!(ROUTE_RAW: "route_raw");
 family!(SAMPLE: "sample");
 family!(SEATS: "seats");
 family!(ROPE: "rope");
@@ -49,6 +51,7 @@ family!(ROPE: "rope");
 pub(super) static ALL: &[&Family] = &[
     &ATTENTION,
     &DELTA,
+    &DELTA_CHANNELS,
     &DRAFT,
     &EMBED,
     &EXPERTS_FLOAT,
@@ -61,6 +64,7 @@ pub(super) static ALL: &[&Family] = &[
     &PROJECT_BOTH,
     &PROJECT_FLOAT,
     &ROUTE,
+    &ROUTE_RAW,
     &SAMPLE,
     &SEATS,
     &ROPE,

@@ -35,11 +35,13 @@ mod entries {
     use super::super::abi::delta::DeltaArgs;
 
     macro_rules! entries {
-        ($($(#[$doc:meta])* $name:ident = $kernel:expr, $threads:literal, $blocks:literal;)*) => {
+        ($feature:literal: $($(#[$doc:meta])* $name:ident = $kernel:expr, $threads:literal, $blocks:literal;)*) => {
             $(
+                #[cfg(feature = $feature)]
                 crate::simt::bounds!($name, $threads, $blocks);
 
                 $(#[$doc])*
+                #[cfg(feature = $feature)]
                 #[unsafe(no_mangle)]
                 pub unsafe extern "ptx-kernel" fn $name(args: DeltaArgs) {
                     $kernel(args);
@@ -48,7 +50,7 @@ mod entries {
         };
     }
 
-    entries! {
+    entries! { "delta":
         /// The first of three kernels for many rows.
         delta_convolve = super::convolve::convolve::<false>, 256, 2;
         /// The second.
@@ -57,6 +59,9 @@ mod entries {
         delta_finish = super::finish::finish::<false>, 256, 4;
         /// All of it for few rows.
         delta_few = super::few::few::<false>, 512, 1;
+    }
+
+    entries! { "delta_channels":
         /// Of channels that decay by themselves, the first of three kernels for many rows.
         delta_channels_convolve = super::convolve::convolve::<true>, 128, 3;
         /// The second.

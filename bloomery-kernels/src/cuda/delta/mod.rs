@@ -5,7 +5,7 @@ mod shape;
 pub use shape::DeltaShape;
 
 use super::launch::Grid;
-use super::module::{DELTA, Entry};
+use super::module::{DELTA, DELTA_CHANNELS, Entry};
 use super::{CudaError, DeviceInfo, Launch, Span};
 use crate::abi::delta::{
     CHANNELS_THREADS, CONVOLVE_ROWS, DeltaArgs, FEW_THREADS, SCAN_THREADS, SLICE, THREADS, few_bytes, scan_bytes,
@@ -13,13 +13,13 @@ use crate::abi::delta::{
 
 /// With decays of heads, and of channels.
 const CONVOLVE: [Entry<DeltaArgs>; 2] =
-    [Entry::new(&DELTA, "delta_convolve"), Entry::new(&DELTA, "delta_channels_convolve")];
+    [Entry::new(&DELTA, "delta_convolve"), Entry::new(&DELTA_CHANNELS, "delta_channels_convolve")];
 const SCAN: [Entry<DeltaArgs>; 2] =
-    [Entry::new(&DELTA, "delta_scan"), Entry::new(&DELTA, "delta_channels_scan")];
+    [Entry::new(&DELTA, "delta_scan"), Entry::new(&DELTA_CHANNELS, "delta_channels_scan")];
 const FINISH: [Entry<DeltaArgs>; 2] =
-    [Entry::new(&DELTA, "delta_finish"), Entry::new(&DELTA, "delta_channels_finish")];
+    [Entry::new(&DELTA, "delta_finish"), Entry::new(&DELTA_CHANNELS, "delta_channels_finish")];
 const FEW: [Entry<DeltaArgs>; 2] =
-    [Entry::new(&DELTA, "delta_few"), Entry::new(&DELTA, "delta_channels_few")];
+    [Entry::new(&DELTA, "delta_few"), Entry::new(&DELTA_CHANNELS, "delta_channels_few")];
 
 const NAME: &str = "delta";
 

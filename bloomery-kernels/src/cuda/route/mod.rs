@@ -10,7 +10,7 @@ use bloomery_gguf::Format;
 
 use super::launch::Grid;
 use super::memory::Allocation;
-use super::module::{Entry, ROUTE};
+use super::module::{Entry, ROUTE, ROUTE_RAW};
 use super::{CudaError, DeviceInfo, Launch, Span, Weight};
 use crate::abi::route::{self, CHAIN, EXPERTS, GATE_BYTES, GROUPS, ROWS, RouteArgs, SLAB, USED};
 use crate::cpu::{RouterScore, RouterSpec};
@@ -18,13 +18,13 @@ use crate::cpu::{RouterScore, RouterSpec};
 /// Of rows that are normalised, and of rows as they are.
 type Entries = [Entry<RouteArgs>; 2];
 
-const ONE: Entries = [Entry::new(&ROUTE, "route_1"), Entry::new(&ROUTE, "route_raw_1")];
-const TWO: Entries = [Entry::new(&ROUTE, "route_2"), Entry::new(&ROUTE, "route_raw_2")];
-const FOUR: Entries = [Entry::new(&ROUTE, "route_4"), Entry::new(&ROUTE, "route_raw_4")];
+const ONE: Entries = [Entry::new(&ROUTE, "route_1"), Entry::new(&ROUTE_RAW, "route_raw_1")];
+const TWO: Entries = [Entry::new(&ROUTE, "route_2"), Entry::new(&ROUTE_RAW, "route_raw_2")];
+const FOUR: Entries = [Entry::new(&ROUTE, "route_4"), Entry::new(&ROUTE_RAW, "route_raw_4")];
 const NORM: Entry<RouteArgs> = Entry::new(&ROUTE, "route_norm");
-const GATE: Entry<RouteArgs> = Entry::new(&ROUTE, "route_gate");
-const LOGITS_2: Entries = [Entry::new(&ROUTE, "route_logits_2"), Entry::new(&ROUTE, "route_raw_logits_2")];
-const LOGITS_4: Entries = [Entry::new(&ROUTE, "route_logits_4"), Entry::new(&ROUTE, "route_raw_logits_4")];
+const GATE: Entry<RouteArgs> = Entry::new(&ROUTE_RAW, "route_gate");
+const LOGITS_2: Entries = [Entry::new(&ROUTE, "route_logits_2"), Entry::new(&ROUTE_RAW, "route_raw_logits_2")];
+const LOGITS_4: Entries = [Entry::new(&ROUTE, "route_logits_4"), Entry::new(&ROUTE_RAW, "route_raw_logits_4")];
 const CHOOSE: Entry<RouteArgs> = Entry::new(&ROUTE, "route_choose");
 
 const NAME: &str = "route";
