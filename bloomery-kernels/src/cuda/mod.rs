@@ -16,6 +16,7 @@
 //! alive that the kernel uses, as a captured graph does.
 
 mod absorb;
+mod activated;
 mod attention;
 mod beside;
 mod candidates;

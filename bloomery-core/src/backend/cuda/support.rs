@@ -6,8 +6,7 @@ use bloomery_kernels::cuda::{TILE_ROWS, embeds, multiplies};
 
 use super::load::{stack_uses, stored_bytes, uses};
 use super::ops::{add_norm, attend, carry, delta, pair, per_head, rope, route};
-use crate::def::Act;
-use crate::program::{ExpertStacks, Gated, Op, Program};
+use crate::program::{Op, Program};
 use crate::units::Bytes;
 use crate::weights::{MatrixId, Packed, Weights};
 
@@ -119,10 +118,6 @@ impl Check<'_> {
             }
             Op::RopeAppend { attention, .. } => rope::unsupported(&self.program.attentions[attention.0]),
             Op::AddNorm { x, .. } => add_norm::unsupported(*x),
-            Op::Gated { gated: Gated { act: Act::ClampedSilu { .. }, .. }, .. }
-            | Op::Experts { experts: ExpertStacks { act: Act::ClampedSilu { .. }, .. }, .. } => {
-                Some("a clamped activation".to_owned())
-            }
             Op::Gated { gated, .. } if gated.share.is_some() && !gated.accumulate => {
                 Some("a shared expert whose result is not added".to_owned())
             }

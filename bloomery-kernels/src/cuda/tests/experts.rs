@@ -161,8 +161,7 @@ impl Case {
                     let (gate, gate_slack) = gates.product(expert * self.hidden + i, &x);
                     let (up, up_slack) = ups.product(expert * self.hidden + i, &x);
                     // The slopes are at most 1.13; exp has 2 ulp and the error of its argument, which grows with it.
-                    let (active, inner) = activated(self.activation, gate);
-                    let exact = active * up;
+                    let (exact, inner, [active, up]) = activated(self.activation, gate, up);
                     let slack = 1.13 * gate_slack * (up.abs() + up_slack)
                         + active.abs() * up_slack
                         + exact.abs() * ulp * (8.0 + 4.0 * inner.abs())
@@ -332,6 +331,39 @@ fn dense_layers() {
                 accumulate,
             };
             case.check(&mut place, &[1, 2, 3, 5, 8, 9, 70]);
+        }
+    }
+}
+
+/// Limits that many values are beyond, in kernels of all kinds and numbers of rows.
+#[test]
+fn limits_hold_on_both_sides() {
+    for mut place in places() {
+        for (gate, down) in
+            [(Format::Q4_K, Format::Q6_K), (Format::Q8_0, Format::Q8_0), (Format::BF16, Format::F16)]
+        {
+            for (count, used) in [(5, 2), (0, 0)] {
+                let case = Case {
+                    gate,
+                    down,
+                    cols: 256,
+                    hidden: 256,
+                    outputs: 8,
+                    count,
+                    used,
+                    norm: false,
+                    tuning: Tuning::default(),
+                    activation: Activation::ClampedSilu { limit: 0.75 },
+                    accumulate: true,
+                };
+                case.check(&mut place, &[1, 2, 7, 9, 33]);
+                let setup = case.setup(1);
+                let limited = case.run(&mut place, &setup, 0..1).0;
+                let free = Case { activation: Activation::Silu, ..case };
+                let free = free.run(&mut place, &setup, 0..1).0;
+                assert!(limited.iter().all(|value| value.abs() <= 0.75 * 0.75), "{gate}");
+                assert!(free.iter().filter(|value| value.abs() > 0.75 * 0.75).count() > 10, "{gate}");
+            }
         }
     }
 }

@@ -84,11 +84,17 @@ fn add_offsets<B: Block>(data: &[u8], magnitudes: &mut [f64]) {
     }
 }
 
-/// A gate after its activation, and what its sigmoid was taken of.
-pub(super) fn activated(activation: Activation, z: f64) -> (f64, f64) {
+/// A gate after its activation, times `up`; what its sigmoid was taken of; and the two factors.
+pub(super) fn activated(activation: Activation, z: f64, up: f64) -> (f64, f64, [f64; 2]) {
+    let limit = match activation {
+        Activation::ClampedSilu { limit } => f64::from(limit),
+        _ => f64::INFINITY,
+    };
+    let (z, up) = (z.min(limit), up.clamp(-limit, limit));
     let inner = match activation {
         Activation::GeluTanh => (8.0 / std::f64::consts::PI).sqrt() * (z + 0.044_715 * z.powi(3)),
         _ => z,
     };
-    (z / (1.0 + (-inner).exp()), inner)
+    let active = z / (1.0 + (-inner).exp());
+    (active * up, inner, [active, up])
 }
