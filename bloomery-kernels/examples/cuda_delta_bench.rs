@@ -83,10 +83,7 @@ impl Bench {
         let from: Vec<u32> = (0..sequences as u32).collect();
         let op = Delta {
             shape: SHAPE,
-            form: DeltaForm::Heads {
-                qkv: self.floats(rows * SHAPE.channels())?,
-                conv: self.empty(0)?,
-            },
+            form: DeltaForm::Heads { qkv: self.floats(rows * SHAPE.channels())?, conv: self.empty(0)? },
             z: self.floats(rows * SHAPE.outputs())?,
             beta: self.floats(rows * SHAPE.value_heads)?,
             alpha: self.floats(rows * SHAPE.value_heads)?,

@@ -8,8 +8,8 @@
 use bloomery_gguf::Format;
 use bloomery_kernels::cpu::RouterSpec;
 use bloomery_kernels::cuda::{
-    Candidates, CudaError, Device, DeviceInfo, Group, Launch, Route, RouteNorm, Scores, Span, Stream, Take, Tiles,
-    Weight, holders,
+    Candidates, CudaError, Device, DeviceInfo, Group, Launch, Route, RouteNorm, Scores, Span, Stream, Take,
+    Tiles, Weight, holders,
 };
 
 const LAYERS: usize = 48;

@@ -6,7 +6,7 @@
 
 use super::abi::activation::SIGMOID;
 use super::abi::rounded::{Layout, Rounded, SUMS};
-use super::math::{gated, exp};
+use super::math::{exp, gated};
 use super::rounding::{Eight, load8, round8, scaled};
 use super::simt::{
     WARP, barrier, copy_async4, copy_async16, copy_commit, copy_wait, divide, lane, ld_shared_f32,

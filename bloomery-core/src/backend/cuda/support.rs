@@ -74,7 +74,7 @@ pub(crate) fn unsupported_dense(
         .all_ops()
         .find_map(|op| check.op(op))
         .or_else(|| program.attentions.iter().find_map(|attention| attend::unsupported(attention, kv)))
-        .or_else(|| program.deltas.iter().find_map(|layer| delta::unsupported(layer)))
+        .or_else(|| program.deltas.iter().find_map(delta::unsupported))
         .or_else(|| lonely(program))
 }
 

@@ -94,13 +94,7 @@ pub(super) unsafe fn window<const CHANNELS: bool>(
 /// # Safety
 /// As [`quad`]; one thread has these channels, and nobody else reads them from `to`.
 #[inline(always)]
-pub(super) unsafe fn save<const CHANNELS: bool>(
-    args: &DeltaArgs,
-    of: Sequence,
-    row: u32,
-    at: u32,
-    to: u64,
-) {
+pub(super) unsafe fn save<const CHANNELS: bool>(args: &DeltaArgs, of: Sequence, row: u32, at: u32, to: u64) {
     let rows = window::<CHANNELS>(args, of, row, at);
     let width = u64::from(args.channels());
     let (mut i, mut place) = (1, 0);

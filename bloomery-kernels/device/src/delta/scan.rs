@@ -115,7 +115,8 @@ pub(crate) unsafe fn scan<const CHANNELS: bool>(args: DeltaArgs) {
         piece.fetch::<CHANNELS>(of, batch + STAGES - 1, base);
         let end = (row + BATCH).min(of.end);
         let mut at = stage;
-        let inputs = |at: u32| (keys(at + 4 * DIM), if CHANNELS { keys(at + KEPT) } else { [[0.0; 4]; QUADS] });
+        let inputs =
+            |at: u32| (keys(at + 4 * DIM), if CHANNELS { keys(at + KEPT) } else { [[0.0; 4]; QUADS] });
         let mut k = inputs(at);
         while row < end {
             let (q, v) = (at, at + 8 * DIM + 4 * WARP_ROWS * warp());

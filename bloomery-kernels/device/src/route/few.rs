@@ -186,7 +186,13 @@ unsafe fn pass<const E: usize, const RAW: bool>(
 /// # Safety
 /// The contract of [`route`]; every thread of the block gets here.
 #[inline(always)]
-pub(super) unsafe fn normed<const RAW: bool>(args: &RouteArgs, row: u32, inverse: f32, sums: u32, wanted: bool) {
+pub(super) unsafe fn normed<const RAW: bool>(
+    args: &RouteArgs,
+    row: u32,
+    inverse: f32,
+    sums: u32,
+    wanted: bool,
+) {
     let start = 4 * u64::from(row) * u64::from(args.cols);
     let (mut at, mut sum) = (4 * thread(), 0.0);
     while at < args.cols {

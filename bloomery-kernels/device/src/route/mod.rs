@@ -8,11 +8,9 @@
 //! logit         (slab 0 + slab 1 + ...) * 1 / sqrt(square / cols + eps)
 //! ```
 //!
-//! Of rows that are taken as they are there is neither gain nor square: both factors are 1.
-//!
-//! Here `square`, the sum of the squares of `x`, has the same chains, slabs and order. A lane takes a chain of each row,
-//! so that neighbouring lanes read neighbouring 16 bytes; in the kernel for many rows a thread takes all chains of its
-//! products in turn.
+//! where `square`, the sum of the squares of `x`, has the same chains, slabs and order. Of rows that are taken as they are there is
+//! neither gain nor square: both factors are 1. A lane takes a chain of each row, so that neighbouring lanes read neighbouring 16
+//! bytes; in the kernel for many rows a thread takes all chains of its products in turn.
 
 pub(crate) mod choose;
 pub(crate) mod few;

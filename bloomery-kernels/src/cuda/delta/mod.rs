@@ -8,7 +8,8 @@ use super::launch::Grid;
 use super::module::{DELTA, DELTA_CHANNELS, Entry};
 use super::{CudaError, DeviceInfo, Launch, Span};
 use crate::abi::delta::{
-    CHANNELS_THREADS, CONVOLVE_ROWS, DeltaArgs, FEW_THREADS, SCAN_THREADS, SLICE, THREADS, few_bytes, scan_bytes,
+    CHANNELS_THREADS, CONVOLVE_ROWS, DeltaArgs, FEW_THREADS, SCAN_THREADS, SLICE, THREADS, few_bytes,
+    scan_bytes,
 };
 
 /// With decays of heads, and of channels.
@@ -239,7 +240,11 @@ impl Delta {
             saves: saves.address(),
             mixed: if few { 0 } else { scratch.address() },
             gates: if few { 0 } else { scratch.address() + 4 * (rows * channels) as u64 },
-            kept: if few { 0 } else { scratch.address() + 4 * (rows * (channels + 4 * shape.value_heads)) as u64 },
+            kept: if few {
+                0
+            } else {
+                scratch.address() + 4 * (rows * (channels + 4 * shape.value_heads)) as u64
+            },
             readers: readers.address(),
             state_len: shape.state_len() as u64,
             rows: rows as u32,

@@ -23,8 +23,10 @@ const TWO: Entries = [Entry::new(&ROUTE, "route_2"), Entry::new(&ROUTE_RAW, "rou
 const FOUR: Entries = [Entry::new(&ROUTE, "route_4"), Entry::new(&ROUTE_RAW, "route_raw_4")];
 const NORM: Entry<RouteArgs> = Entry::new(&ROUTE, "route_norm");
 const GATE: Entry<RouteArgs> = Entry::new(&ROUTE_RAW, "route_gate");
-const LOGITS_2: Entries = [Entry::new(&ROUTE, "route_logits_2"), Entry::new(&ROUTE_RAW, "route_raw_logits_2")];
-const LOGITS_4: Entries = [Entry::new(&ROUTE, "route_logits_4"), Entry::new(&ROUTE_RAW, "route_raw_logits_4")];
+const LOGITS_2: Entries =
+    [Entry::new(&ROUTE, "route_logits_2"), Entry::new(&ROUTE_RAW, "route_raw_logits_2")];
+const LOGITS_4: Entries =
+    [Entry::new(&ROUTE, "route_logits_4"), Entry::new(&ROUTE_RAW, "route_raw_logits_4")];
 const CHOOSE: Entry<RouteArgs> = Entry::new(&ROUTE, "route_choose");
 
 const NAME: &str = "route";

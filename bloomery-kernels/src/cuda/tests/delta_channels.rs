@@ -98,7 +98,10 @@ impl Net {
         // `[channels][taps]`, one kind after the other.
         let by_channel = |conv: &Vec<f32>| -> Vec<f32> {
             let width = conv.len() / taps;
-            (0..width).flat_map(|channel| (0..taps).map(move |tap| (tap, channel))).map(|(tap, channel)| conv[tap * width + channel]).collect()
+            (0..width)
+                .flat_map(|channel| (0..taps).map(move |tap| (tap, channel)))
+                .map(|(tap, channel)| conv[tap * width + channel])
+                .collect()
         };
         let conv = self.conv.iter().flat_map(by_channel).collect::<Vec<f32>>();
         let shape = cpu::DeltaShape::new(key_heads, value_heads, key_dim, taps).unwrap();
@@ -320,7 +323,11 @@ fn bad_calls_are_refused() {
     let info = place.info().clone();
     let refused = |op: Delta| op.launches(&info).unwrap_err().to_string();
     assert_eq!(op.launches(&info).unwrap().len(), 1);
-    let form = |qkv: &[_; 3], conv: &[_; 3], bound| DeltaForm::Channels { qkv: qkv.clone(), conv: conv.clone(), bound };
+    let form = |qkv: &[_; 3], conv: &[_; 3], bound| DeltaForm::Channels {
+        qkv: qkv.clone(),
+        conv: conv.clone(),
+        bound,
+    };
     let of_rows = [qkv[0].clone(), conv[1].clone(), qkv[2].clone()];
     assert_eq!(
         refused(Delta { form: form(&of_rows, &conv, BOUND), ..op.clone() }),

@@ -308,8 +308,7 @@ fn scores_with_biases_and_groups() {
                 (place.read(&experts), place.read(&weights), place.read(&shares));
             for (row, x) in x.chunks(cols).enumerate() {
                 let square: f64 = x.iter().map(|v| f64::from(*v).powi(2)).sum();
-                let inverse =
-                    if raw { 1.0 } else { (square / cols as f64 + f64::from(EPS)).sqrt().recip() };
+                let inverse = if raw { 1.0 } else { (square / cols as f64 + f64::from(EPS)).sqrt().recip() };
                 let dot = |w: &[f32]| -> f64 {
                     let value = |((x, gain), w): ((&f32, &f32), &f32)| {
                         f64::from(*x) * f64::from(*gain) * f64::from(*w)
