@@ -282,6 +282,7 @@ fn mixed_formats_and_many_sharers() {
             (Format::Q4_K, Format::Q6_K, 8, 16),
             (Format::Q4_K, Format::Q8_0, 2, 2),
             (Format::Q8_0, Format::Q5_K, 3, 4),
+            (Format::Q5_K, Format::Q5_1, 8, 16),
         ] {
             // Many rows are combined four columns at a time, or eight rows at a time.
             let outputs = if used == 3 { 41 } else { 44 };
@@ -472,9 +473,9 @@ fn bad_calls_are_refused() {
             .launches(place.info())
             .unwrap_err();
         assert!(matches!(short, CudaError::Contract { what: "hidden values", .. }), "{short}");
-        let data = place.buffer(&[0_u8; 20 * 8 * 256 * 2]);
-        let other = WeightStack::new(Format::Q4_1, 2, 256, 256, data.span()).unwrap();
+        let data = place.buffer(&[0_u8; 84 * 256 * 2]);
+        let other = WeightStack::new(Format::Q2_K, 2, 256, 256, data.span()).unwrap();
         let error = FeedForward { down: other, ..op }.launches(place.info()).unwrap_err();
-        assert_eq!(error.to_string(), "a down projection in Q4_1 cannot be multiplied on a card");
+        assert_eq!(error.to_string(), "a down projection in Q2_K cannot be multiplied on a card");
     }
 }

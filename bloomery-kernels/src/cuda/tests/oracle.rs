@@ -6,13 +6,15 @@ use crate::abi::shape::{self, Class};
 use crate::cpu::{Activation, Form, Isa, Quantized};
 
 /// Formats that have products on a card.
-pub(super) const FORMATS: [Format; 9] = [
+pub(super) const FORMATS: [Format; 11] = [
     Format::Q4_K,
     Format::Q5_K,
     Format::Q6_K,
     Format::Q3_K,
     Format::IQ4_XS,
     Format::Q8_0,
+    Format::Q4_1,
+    Format::Q5_1,
     Format::BF16,
     Format::F16,
     Format::F32,
@@ -52,6 +54,8 @@ impl Rows {
         match format {
             Format::Q4_K => add_offsets::<blocks::BlockQ4K>(data, &mut magnitudes),
             Format::Q5_K => add_offsets::<blocks::BlockQ5K>(data, &mut magnitudes),
+            Format::Q4_1 => add_offsets::<blocks::BlockQ4_1>(data, &mut magnitudes),
+            Format::Q5_1 => add_offsets::<blocks::BlockQ5_1>(data, &mut magnitudes),
             _ => {}
         }
         Self { cols, values, magnitudes }
