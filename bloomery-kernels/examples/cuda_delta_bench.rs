@@ -6,7 +6,7 @@
 #![expect(clippy::print_stdout, reason = "a bench prints its figures")]
 
 use bloomery_kernels::cuda::{
-    CudaError, Delta, DeltaShape, Device, DeviceInfo, Launch, Span, Stream, holders,
+    CudaError, Delta, DeltaForm, DeltaShape, Device, DeviceInfo, Launch, Span, Stream, holders,
 };
 
 const LAYERS: usize = 30;
@@ -83,11 +83,10 @@ impl Bench {
         let from: Vec<u32> = (0..sequences as u32).collect();
         let op = Delta {
             shape: SHAPE,
-            qkv: self.floats(rows * SHAPE.channels())?,
+            form: DeltaForm::Heads { qkv: self.floats(rows * SHAPE.channels())?, conv: self.empty(0)? },
             z: self.floats(rows * SHAPE.outputs())?,
             beta: self.floats(rows * SHAPE.value_heads)?,
             alpha: self.floats(rows * SHAPE.value_heads)?,
-            conv: self.empty(0)?,
             a: self.floats(SHAPE.value_heads)?,
             dt: self.floats(SHAPE.value_heads)?,
             norm: (self.floats(SHAPE.value_dim)?, 1e-6),
@@ -96,14 +95,16 @@ impl Bench {
             from: self.words(&from)?,
             starts: self.words(&starts)?,
             saves: self.words(&saves)?,
-            scratch: self.empty(Delta::scratch_len(&SHAPE, rows))?,
+            scratch: self.empty(Delta::scratch_len(&SHAPE, rows, false))?,
             readers: self.empty(sequences * SHAPE.key_heads)?,
         };
         let mut ops = Vec::new();
         for _ in 0..LAYERS {
             let conv = self.floats(SHAPE.taps * SHAPE.channels())?;
             let states = self.empty(slots * SHAPE.state_len())?;
-            ops.push(Delta { conv, states, ..op.clone() }.launches(&self.info)?);
+            let DeltaForm::Heads { qkv, .. } = op.form.clone() else { continue };
+            let form = DeltaForm::Heads { qkv, conv };
+            ops.push(Delta { form, states, ..op.clone() }.launches(&self.info)?);
         }
         let written = if all { rows - sequences } else { 0 } * 4 * SHAPE.state_len();
         let label = format!("{} x {name}", if sequences > 1 { sequences } else { rows });

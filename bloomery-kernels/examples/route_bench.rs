@@ -8,8 +8,8 @@
 use bloomery_gguf::Format;
 use bloomery_kernels::cpu::RouterSpec;
 use bloomery_kernels::cuda::{
-    Candidates, CudaError, Device, DeviceInfo, Group, Launch, Route, Scores, Span, Stream, Take, Tiles,
-    Weight, holders,
+    Candidates, CudaError, Device, DeviceInfo, Group, Launch, Route, RouteNorm, Scores, Span, Stream, Take,
+    Tiles, Weight, holders,
 };
 
 const LAYERS: usize = 48;
@@ -100,8 +100,7 @@ impl Bench {
         let mut ops = Vec::new();
         let op = Route {
             x,
-            norm: (gain, 1e-6),
-            normed: self.empty(rows * hidden)?,
+            norm: Some(RouteNorm { gain, eps: 1e-6, normed: self.empty(rows * hidden)? }),
             router: Weight::new(format, experts, hidden, weights.cast::<u8>().slice(0..bytes)?)?,
             scores: Scores::default(),
             share: None,

@@ -35,7 +35,7 @@ mod blocks;
 mod candidates;
 #[cfg(feature = "products")]
 mod class;
-#[cfg(feature = "delta")]
+#[cfg(any(feature = "delta", feature = "delta_channels"))]
 mod delta;
 #[cfg(feature = "products")]
 mod dots;
@@ -82,7 +82,7 @@ mod rope_entries;
 #[cfg(feature = "tiles")]
 mod rounded;
 mod rounding;
-#[cfg(feature = "route")]
+#[cfg(any(feature = "route", feature = "route_raw"))]
 mod route;
 #[cfg(feature = "seats")]
 mod seats;

@@ -56,6 +56,15 @@ pub(crate) fn activated(act: u32, z: f32) -> f32 {
     z / (1.0 + exp(0.0 - inner))
 }
 
+/// A gate through its activation, times `up`: a gate of at most `limit`, an `up` within it on both sides, numbers or not.
+#[inline(always)]
+pub(crate) fn gated(act: u32, limit: f32, gate: f32, up: f32) -> f32 {
+    let gate = if gate > limit { limit } else { gate };
+    let up = if up > limit { limit } else { up };
+    let up = if up < -limit { -limit } else { up };
+    activated(act, gate) * up
+}
+
 /// Values that are loaded while as many are summed: the sums depend on each other, the loads do not.
 const BATCH: u32 = 8;
 

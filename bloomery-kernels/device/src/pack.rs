@@ -1,6 +1,6 @@
 //! Weights from the file's order into [tiles](super::abi::tiles).
 
-use super::abi::formats::{IQ4_XS, Q3_K, Q4_0, Q4_K, Q5_0, Q5_K, Q6_K};
+use super::abi::formats::{IQ4_XS, Q3_K, Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K};
 use super::abi::tiles::{CHUNK, PackArgs, TILE_COLS, TILE_ROWS, chunks, kept, part_bytes, tile_bytes};
 use super::simt::{
     await_predecessors, block, blocks, divide, ld_global_u8, release_successor, st_global_u32, thread,
@@ -90,6 +90,31 @@ unsafe fn units(format: u32, row: Row, c: u32, first: u32) -> u32 {
     word
 }
 
+/// Four bytes of chunk `c` of a format of blocks of 32 with minimums, of values `first ..` of blocks: nibbles of two blocks, then the
+/// fifth bits of all.
+#[inline(always)]
+unsafe fn with_minimums(format: u32, row: Row, c: u32, first: u32) -> u32 {
+    let bytes = part_bytes(format) / 8;
+    if c < 4 {
+        let place = bytes - 16 + first % 16;
+        let [low, high] = [2 * c, 2 * c + 1].map(|block| bytes * block + place);
+        let shift = first / 16 * 4;
+        let [low, high] = [row.bytes(low, 4), row.bytes(high, 4)].map(|word| word >> shift & 0x0f0f_0f0f);
+        return low | high << 4;
+    }
+    let (mut word, mut block) = (0, 0);
+    while block < 8 {
+        let bits = row.bytes(bytes * block + 4, 4) >> first;
+        let mut i = 0;
+        while i < 4 {
+            word |= (bits >> i & 1) << (8 * i + block);
+            i += 1;
+        }
+        block += 1;
+    }
+    word
+}
+
 /// Word `i` of a tile; `row` gives its rows.
 #[inline(always)]
 unsafe fn word(format: u32, i: u32, row: impl Fn(u32) -> Row) -> u32 {
@@ -99,6 +124,9 @@ unsafe fn word(format: u32, i: u32, row: impl Fn(u32) -> Row) -> u32 {
         let (row, t) = (row(lane / 4 + 8 * (w / 2)), lane % 4);
         if kept(format) != format {
             return units(format, row, c, 16 * (w % 2) + 4 * t);
+        }
+        if matches!(format, Q4_1 | Q5_1) {
+            return with_minimums(format, row, c, 16 * (w % 2) + 4 * t);
         }
         if format == IQ4_XS {
             return unzip(row.bytes(8 + 32 * c + 16 * (w % 2) + 4 * t, 4));
@@ -113,11 +141,11 @@ unsafe fn word(format: u32, i: u32, row: impl Fn(u32) -> Row) -> u32 {
         Q6_K => row(2 * i - 128).bytes(208, 2) | row(2 * i - 127).bytes(208, 2) << 16,
         Q3_K if i < 48 => row(i / 3).bytes(96 + 4 * (i % 3), 4),
         Q3_K => row(2 * i - 96).bytes(108, 2) | row(2 * i - 95).bytes(108, 2) << 16,
-        // As Q8_0: those of two blocks.
+        // As Q8_0: those of two blocks; then as many minimums.
         _ => {
-            let (row, k) = (row(i / 4), i % 4);
+            let (row, k, of) = (row(i / 4 % TILE_ROWS), i % 4, 2 * (i / 64));
             let block = part_bytes(format) / 8;
-            row.bytes(2 * block * k, 2) | row.bytes(2 * block * k + block, 2) << 16
+            row.bytes(2 * block * k + of, 2) | row.bytes(2 * block * k + block + of, 2) << 16
         }
     }
 }

@@ -6,7 +6,7 @@
 
 use super::abi::activation::SIGMOID;
 use super::abi::rounded::{Layout, Rounded, SUMS};
-use super::math::{activated, exp};
+use super::math::{exp, gated};
 use super::rounding::{Eight, load8, round8, scaled};
 use super::simt::{
     WARP, barrier, copy_async4, copy_async16, copy_commit, copy_wait, divide, lane, ld_shared_f32,
@@ -37,6 +37,8 @@ pub(crate) struct Source {
     /// `[rows][cols]` f32, or 0: `x` is what is rounded. Else it is `act(x) * up`.
     pub(crate) up: u64,
     pub(crate) act: u32,
+    /// Of `x` and of `up`, but with a sigmoid.
+    pub(crate) limit: f32,
     pub(crate) eps: f32,
     pub(crate) cols: u32,
 }
@@ -59,9 +61,11 @@ impl Source {
             let mut i = 0;
             while i < 8 {
                 let z = values[i];
-                let active =
-                    if self.act == SIGMOID { 1.0 / (1.0 + exp(0.0 - z)) } else { activated(self.act, z) };
-                values[i] = active * up[i];
+                values[i] = if self.act == SIGMOID {
+                    1.0 / (1.0 + exp(0.0 - z)) * up[i]
+                } else {
+                    gated(self.act, self.limit, z, up[i])
+                };
                 i += 1;
             }
         }

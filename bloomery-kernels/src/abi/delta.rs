@@ -29,34 +29,52 @@ pub const FEW_THREADS: u32 = 32 * DIM / WARP_ROWS;
 pub const CONVOLVE_ROWS: u32 = 8;
 /// Threads of a block of `delta_convolve` and of `delta_finish`.
 pub const THREADS: u32 = 256;
-/// Shared memory of a row of activations: q, k, v of `values` values, and four floats that belong to the row.
+/// Threads of a block of `delta_channels_convolve`, whose threads need more registers.
+pub const CHANNELS_THREADS: u32 = 128;
+/// Shared memory of a row of activations: q, k, v of `values` values, four floats that belong to the row, and with `channels` what each
+/// key keeps.
 #[must_use]
-pub const fn row_bytes(values: u32) -> u32 {
-    4 * (2 * DIM + values + 4)
+pub const fn row_bytes(values: u32, channels: bool) -> u32 {
+    4 * (2 * DIM + values + 4 + if channels { DIM } else { 0 })
 }
 
 /// Shared memory of `delta_scan`.
-pub const SCAN_BYTES: u32 = STAGES * BATCH * row_bytes(SLICE);
+#[must_use]
+pub const fn scan_bytes(channels: bool) -> u32 {
+    STAGES * BATCH * row_bytes(SLICE, channels)
+}
+
 /// Shared memory of `delta_few`: rows with what their results are multiplied by, what the last block says, and each warp's window.
-pub const FEW_BYTES: u32 = FEW_BATCH * row_bytes(2 * DIM) + 16 + FEW_THREADS / 32 * (TAPS - 1) * 4 * DIM;
+#[must_use]
+pub const fn few_bytes(channels: bool) -> u32 {
+    FEW_BATCH * row_bytes(2 * DIM, channels) + 16 + FEW_THREADS / 32 * (TAPS - 1) * 4 * DIM
+}
 
 /// What all kernels of the family take.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct DeltaArgs {
-    /// `[rows][channels]` f32: q of all key heads, k of all key heads, v of all value heads.
+    /// `[rows][channels]` f32: q of all key heads, k of all key heads, v of all value heads. With decays of channels q alone.
     pub qkv: u64,
+    /// `[rows][key_heads][key_dim]` f32. For decays of channels.
+    pub k: u64,
+    /// `[rows][value_heads][value_dim]` f32. For decays of channels.
+    pub v: u64,
     /// `[rows][value_heads][value_dim]` f32.
     pub z: u64,
     /// `[rows][value_heads]` f32.
     pub beta: u64,
-    /// `[rows][value_heads]` f32.
+    /// `[rows][value_heads]` f32, or `[rows][value_heads][key_dim]`: of channels.
     pub alpha: u64,
-    /// `[taps][channels]` f32; the last row is the current row's.
+    /// `[taps][channels]` f32; the last row is the current row's. With decays of channels q's alone.
     pub conv: u64,
+    /// `[taps][key_heads][key_dim]` f32. For decays of channels.
+    pub conv_k: u64,
+    /// `[taps][value_heads][value_dim]` f32. For decays of channels.
+    pub conv_v: u64,
     /// `[value_heads]` f32.
     pub a: u64,
-    /// `[value_heads]` f32.
+    /// `[value_heads]` f32, or `[value_heads][key_dim]`: of channels.
     pub dt: u64,
     /// `[value_dim]` f32.
     pub gain: u64,
@@ -74,6 +92,8 @@ pub struct DeltaArgs {
     pub mixed: u64,
     /// `[rows][value_heads][4]` f32: decay, beta, slot, k q. Not used for few rows.
     pub gates: u64,
+    /// `[rows][value_heads][key_dim]` f32: what channels keep. Not used for few rows.
+    pub kept: u64,
     /// `[sequences][key_heads]` u32, 0 between launches: blocks that have read the ring. For few rows.
     pub readers: u64,
     /// Values of a state.
@@ -96,8 +116,8 @@ pub struct DeltaArgs {
     pub taps: u32,
     /// Added to the mean square of a head of the result.
     pub eps: f32,
-    /// Makes the size a multiple of 8.
-    pub reserved: u32,
+    /// The logarithm that what a channel keeps stays above.
+    pub bound: f32,
 }
 
 impl DeltaArgs {
@@ -108,4 +128,4 @@ impl DeltaArgs {
     }
 }
 
-const _: () = assert!(size_of::<DeltaArgs>() == 17 * 8 + 40 && align_of::<DeltaArgs>() == 8);
+const _: () = assert!(size_of::<DeltaArgs>() == 22 * 8 + 40 && align_of::<DeltaArgs>() == 8);

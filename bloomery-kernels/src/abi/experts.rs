@@ -51,8 +51,8 @@ pub struct GateUpArgs {
     pub raw_bytes: u32,
     /// What gates go through: see [`activation`](super::activation).
     pub act: u32,
-    /// Makes the size a multiple of 8.
-    pub reserved: u32,
+    /// What gates and what they multiply are limited to.
+    pub limit: f32,
 }
 
 /// `out[token] (+)= sum over slots of weight * down hidden[pair]`.

@@ -97,6 +97,10 @@ pub struct GateUp {
     pub gate: Stack,
     /// The first expert's tiles of up, which is like `gate`.
     pub up: u64,
+    /// What gates and what they multiply are limited to.
+    pub limit: f32,
+    /// Makes the size a multiple of 8.
+    pub reserved: u32,
 }
 
 /// Networks of the same rows, each with blocks of its own.
@@ -164,8 +168,8 @@ pub struct DownArgs {
 }
 
 const _: () = assert!(size_of::<Stack>() == 32);
-const _: () = assert!(size_of::<GateUp>() == 96 && align_of::<GateUp>() == 8);
-const _: () = assert!(size_of::<GateUpArgs>() == 2 * 96 + 48);
+const _: () = assert!(size_of::<GateUp>() == 104 && align_of::<GateUp>() == 8);
+const _: () = assert!(size_of::<GateUpArgs>() == 2 * 104 + 48);
 const _: () = assert!(size_of::<Down>() == 96 && align_of::<Down>() == 8);
 const _: () = assert!(size_of::<DownArgs>() == 8 + 2 * 96 + 16 && align_of::<DownArgs>() == 8);
 

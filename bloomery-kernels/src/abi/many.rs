@@ -29,6 +29,10 @@ pub struct RoundArgs {
     pub scales: u32,
     /// What gates go through: see [`activation`](super::activation).
     pub act: u32,
+    /// What gates and what they multiply are limited to.
+    pub limit: f32,
+    /// Makes the size a multiple of 8.
+    pub reserved: u32,
 }
 
 /// Products: blocks of 128 rows of the parts by 64 rows of activations.
@@ -93,7 +97,7 @@ pub struct CombineArgs {
     pub count: u32,
 }
 
-const _: () = assert!(size_of::<RoundArgs>() == 64 && align_of::<RoundArgs>() == 8);
+const _: () = assert!(size_of::<RoundArgs>() == 72 && align_of::<RoundArgs>() == 8);
 const _: () = assert!(size_of::<ProductArgs>() == 96 + 56 * PARTS && align_of::<ProductArgs>() == 8);
 const _: () = assert!(size_of::<CombineArgs>() == 48 && align_of::<CombineArgs>() == 8);
 

@@ -36,9 +36,9 @@ pub const fn partials(slabs: u32) -> u32 {
 pub struct RouteArgs {
     /// `[rows][cols]` f32.
     pub x: u64,
-    /// `[cols]` f32.
+    /// `[cols]` f32. Not used of rows as they are.
     pub gain: u64,
-    /// `[rows][cols]` f32: the rows after the norm. 0: they are not wanted.
+    /// `[rows][cols]` f32: the rows after the norm. 0: they are not wanted, or taken as they are.
     pub normed: u64,
     /// `[experts][cols]` in `format`.
     pub router: u64,

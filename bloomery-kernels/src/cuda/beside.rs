@@ -48,8 +48,9 @@ impl Beside {
         CudaError::equal(KERNEL, "its slots", network.used() as u64, 1)?;
         CudaError::equal(KERNEL, "its matrices", network.gate.count() as u64, 1)?;
         require("its columns", network.gate.cols(), network.gate.cols() == experts.gate.cols())?;
-        let act = network.act();
-        CudaError::require(KERNEL, "its activation", act.into(), act == experts.act(), || {
+        // Each has its own limit.
+        let act = network.act().act;
+        CudaError::require(KERNEL, "its activation", act.into(), act == experts.act().act, || {
             "the experts'".to_owned()
         })?;
         let (experts_classes, classes) = (experts.check()?, network.check()?);

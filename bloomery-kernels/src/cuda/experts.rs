@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::activated::Activated;
 use super::few;
 use super::many;
 use super::memory::Allocation;
@@ -10,7 +11,6 @@ use super::module::{EXPERTS_FLOAT, Entry};
 use super::ring::{Rings, raw_bytes, room};
 use super::weights::Form;
 use super::{CudaError, DeviceInfo, Launch, Span, Tuning, WeightStack};
-use crate::abi::activation;
 use crate::abi::experts::{DownArgs, GATE_UP_HEAD, GateUpArgs};
 use crate::abi::project::DEPTH;
 use crate::abi::routes::{GROUPS_BYTES, PAIRS, Routes, TOKENS};
@@ -52,7 +52,7 @@ pub struct FeedForward {
     pub down: WeightStack,
     /// Room for `[rows * used][hidden]`; of 8 rows, whatever `rows` is, if there are more.
     pub hidden: Span<f32>,
-    /// What gates go through: SiLU or GELU by its tangent.
+    /// What gates go through: SiLU, within limits or not, or GELU by its tangent.
     pub activation: Activation,
     /// `[rows][outputs]`.
     pub out: Span<f32>,
@@ -144,8 +144,8 @@ impl FeedForward {
     }
 
     /// The activation as kernels take it.
-    pub(super) fn act(&self) -> u32 {
-        if self.activation == Activation::GeluTanh { activation::GELU } else { activation::SILU }
+    pub(super) fn act(&self) -> Activated {
+        Activated::new(self.activation).unwrap_or(Activated::SILU)
     }
 
     pub(super) fn used(&self) -> usize {
@@ -171,7 +171,7 @@ impl FeedForward {
             CudaError::equal(KERNEL, what, found as u64, expected as u64)
         };
         let (gate, up, down) = (&self.gate, &self.up, &self.down);
-        let known = matches!(self.activation, Activation::Silu | Activation::GeluTanh);
+        let known = Activated::new(self.activation).is_some();
         CudaError::require(KERNEL, "activations without a kernel", 1, known, || "0".to_owned())?;
         let adds = self.accumulate || self.routed.is_none();
         CudaError::require(KERNEL, "outputs of routed experts that are replaced", 1, adds, || {
@@ -326,8 +326,8 @@ impl FeedForward {
             stages: rings.stages,
             stage_bytes,
             raw_bytes,
-            act: self.act(),
-            reserved: 0,
+            act: self.act().act,
+            limit: self.act().limit,
         };
         let uses = self.gate_up_uses();
         let grid = rings.grid(tuning.grid(info));

@@ -27,7 +27,7 @@ mod tests {
         );
         assert!(
             !multiplies(Format::Q4_K, 2048 + 32)
-                && !multiplies(Format::Q4_1, 2048)
+                && !multiplies(Format::Q2_K, 2048)
                 && !multiplies(Format::F32, 0)
         );
         assert!(embeds(Format::Q2_K) && !embeds(Format::I32));

@@ -16,6 +16,7 @@
 //! alive that the kernel uses, as a captured graph does.
 
 mod absorb;
+mod activated;
 mod attention;
 mod beside;
 mod candidates;
@@ -65,7 +66,7 @@ pub use absorb::AbsorbAppend;
 pub use attention::{Attend, AttendScratch, AttendTiles};
 pub use beside::Beside;
 pub use candidates::Candidates;
-pub use delta::{Delta, DeltaShape};
+pub use delta::{Delta, DeltaForm, DeltaShape};
 pub use device::{Device, DeviceInfo};
 pub use draft::{Carry, Pair};
 pub use embed::Embed;
@@ -88,7 +89,7 @@ pub use pack::{Pack, TILE_ROWS};
 pub use project::{Product, Project};
 pub use ring::Tuning;
 pub use rope::{Rope, RopeAngles, RopeAppend};
-pub use route::{Group, Narrow, Route, Scores, Share, Tiles};
+pub use route::{Group, Narrow, Route, RouteNorm, Scores, Share, Tiles};
 pub use seats::{Collect, Desk, DeskShape, NOWHERE, Numbers, Seat};
 pub use staging::Staging;
 pub use stream::{Event, Stream};

@@ -30,6 +30,7 @@ macro_rules! family {
 family!(ATTENTION: "attention");
 family!(CHOSEN: "chosen");
 family!(DELTA: "delta");
+family!(DELTA_CHANNELS: "delta_channels");
 family!(DRAFT: "draft");
 family!(EMBED: "embed");
 family!(EXPERTS_FLOAT: "experts_float");
@@ -44,6 +45,7 @@ family!(PREFILL: "prefill");
 family!(PROJECT_BOTH: "project_both");
 family!(PROJECT_FLOAT: "project_float");
 family!(ROUTE: "route");
+family!(ROUTE_RAW: "route_raw");
 family!(SAMPLE: "sample");
 family!(SEATS: "seats");
 family!(STREAMS: "streams");
@@ -54,6 +56,7 @@ pub(super) static ALL: &[&Family] = &[
     &ATTENTION,
     &CHOSEN,
     &DELTA,
+    &DELTA_CHANNELS,
     &DRAFT,
     &EMBED,
     &EXPERTS_FLOAT,
@@ -68,6 +71,7 @@ pub(super) static ALL: &[&Family] = &[
     &PROJECT_BOTH,
     &PROJECT_FLOAT,
     &ROUTE,
+    &ROUTE_RAW,
     &SAMPLE,
     &SEATS,
     &STREAMS,

@@ -1,5 +1,6 @@
 //! Several products of the same rows.
 
+use super::activated::Activated;
 use super::few;
 use super::launch::{Grid, Share};
 use super::many;
@@ -7,7 +8,6 @@ use super::module::{Entry, PROJECT_BOTH, PROJECT_FLOAT};
 use super::ring::{Rings, raw_bytes, room};
 use super::weights::Form;
 use super::{CudaError, DeviceInfo, Gate, Launch, Span, TILE_ROWS, Tuning, Weight};
-use crate::abi::activation::SIGMOID;
 use crate::abi::project::{DEPTH, PARTS, PROJECT_HEAD, Part, ProjectArgs};
 use crate::abi::project_both::ProjectBothArgs;
 use crate::abi::shape::{Class, Shape};
@@ -60,10 +60,10 @@ impl Project {
     }
 
     /// What is rounded, and with what it is gated, as [`many::round`] takes it.
-    pub(super) fn source(&self) -> (&Span<f32>, Option<(&Span<f32>, u32)>) {
+    pub(super) fn source(&self) -> (&Span<f32>, Option<(&Span<f32>, Activated)>) {
         match &self.gate {
             None => (&self.x, None),
-            Some(gate) => (gate, Some((&self.x, SIGMOID))),
+            Some(gate) => (gate, Some((&self.x, Activated::SIGMOID))),
         }
     }
 

@@ -7,8 +7,8 @@ use bloomery_kernels::cuda::{TILE_ROWS, embeds, multiplies};
 use super::load::{stack_uses, stored_bytes, uses};
 use super::ops::{add_norm, attend, carry, delta, index, ngrams, pair, per_head, rope, route, streams};
 use super::residual::Residual;
-use crate::def::{Act, Scores};
-use crate::program::{ExpertStacks, Gated, Op, Program};
+use crate::def::Scores;
+use crate::program::{Op, Program};
 use crate::units::Bytes;
 use crate::weights::{MatrixId, Packed, Weights};
 
@@ -76,7 +76,7 @@ pub(crate) fn unsupported_dense(
         .all_ops()
         .find_map(|op| check.op(op))
         .or_else(|| program.attentions.iter().find_map(|attention| attend::unsupported(attention, kv)))
-        .or_else(|| program.deltas.iter().find_map(|layer| delta::unsupported(&layer.net)))
+        .or_else(|| program.deltas.iter().find_map(delta::unsupported))
         .or_else(|| lonely(program))
         .or_else(|| residual(program))
 }
@@ -142,17 +142,12 @@ impl Check<'_> {
             {
                 Some("a router whose scores are roots".to_owned())
             }
-            Op::Route { norm: None, .. } => Some("a router without a norm before it".to_owned()),
             Op::Route { router, used, .. } => route::unsupported(router, &self.matrices, *used),
             Op::Absorb { keys: heads, .. } | Op::PerHead { weights: heads, .. } => {
                 per_head::unsupported(self.weights, *heads)
             }
             Op::RopeAppend { attention, .. } => rope::unsupported(&self.program.attentions[attention.0]),
             Op::AddNorm { x, .. } => add_norm::unsupported(*x),
-            Op::Gated { gated: Gated { act: Act::ClampedSilu { .. }, .. }, .. }
-            | Op::Experts { experts: ExpertStacks { act: Act::ClampedSilu { .. }, .. }, .. } => {
-                Some("a clamped activation".to_owned())
-            }
             Op::Gated { gated, .. } if gated.share.is_some() && !gated.accumulate => {
                 Some("a shared expert whose result is not added".to_owned())
             }

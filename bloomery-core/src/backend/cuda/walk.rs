@@ -5,8 +5,8 @@ use bloomery_kernels::cuda::{CudaError, Launch, Stream};
 use super::frame::Frame;
 use super::hosted::Experts;
 use super::ops::{
-    add_norm, attend, carry, delta, embed, feed_forward, gate, index, latent, ngrams, norm, pair, per_head, project,
-    rope, route, streams, take,
+    add_norm, attend, carry, delta, embed, feed_forward, gate, index, latent, ngrams, norm, pair, per_head,
+    project, rope, route, streams, take,
 };
 use super::residual::Residual;
 use super::sizes::count;
@@ -90,8 +90,7 @@ fn walk<'a>(frame: &Frame<'_>, ops: impl Iterator<Item = &'a Op> + Clone) -> Res
                 }
                 _ => stages.push(Stage::new("norm", norm::launches(frame, *x, *gain, *out)?)),
             },
-            Op::Route { norm: None, .. } => {}
-            Op::Route { x, norm: Some(norm), normed, router, used } => {
+            Op::Route { x, norm, normed, router, used } => {
                 let share = share_of(ops.clone(), *normed);
                 let launches = route::launches(frame, [*x, *normed], *norm, (*router, share), *used)?;
                 let routed = Some((*used, frame.rows_of(x.rows)));

@@ -6,8 +6,8 @@ use super::super::simt::{
     await_predecessors, block, divide, fma, lane, ld_global_f32, ld_global_f32x4, ld_global_u32, prefetch,
     shfl_xor_f32, sqrt, st_global_f32x4, warp, warps,
 };
-use super::gates::decay;
-use super::ring::{ROWS, quad, window};
+use super::gates::{channel_decay, decay};
+use super::ring::{ROWS, quad, weight, window};
 use super::sequences::{Sequence, sequence, sequence_of};
 
 /// Added to the squares of q and of k.
@@ -31,14 +31,13 @@ impl Channels {
     /// # Safety
     /// The channels exist.
     #[inline(always)]
-    pub(super) unsafe fn new(args: &DeltaArgs, first: u32, dim: u32) -> Self {
+    pub(super) unsafe fn new<const CHANNELS: bool>(args: &DeltaArgs, first: u32, dim: u32) -> Self {
         let (at, exist) = (first / 4 + lane(), 4 * lane() < dim);
         let (mut weights, mut i) = ([[0.0; 4]; ROWS], 0);
         while i < ROWS {
             let back = (ROWS - 1 - i) as u32;
             if exist && back < args.taps {
-                let tap = (args.taps - 1 - back) * args.channels();
-                weights[i] = ld_global_f32x4(args.conv + 4 * u64::from(tap + 4 * at));
+                weights[i] = ld_global_f32x4(weight::<CHANNELS>(args, args.taps - 1 - back, at));
             }
             i += 1;
         }
@@ -50,11 +49,16 @@ impl Channels {
     /// # Safety
     /// As [`new`](Self::new), with the numbers of lanes from 0 on; there is such a sequence.
     #[inline(always)]
-    pub(super) unsafe fn prefetch(args: &DeltaArgs, of: Sequence, first: u32, dim: u32) {
+    pub(super) unsafe fn prefetch<const CHANNELS: bool>(
+        args: &DeltaArgs,
+        of: Sequence,
+        first: u32,
+        dim: u32,
+    ) {
         let (at, mut i) = (first + 4 * lane(), 0);
         while i < args.taps && 4 * lane() < dim {
             let place = 4 * u64::from(i * args.channels() + at);
-            prefetch(args.conv + place);
+            prefetch(if CHANNELS { weight::<true>(args, i, at / 4) } else { args.conv + place });
             if of.from != 0 && i + 1 < args.taps {
                 prefetch(of.from + place);
             }
@@ -67,9 +71,9 @@ impl Channels {
     /// # Safety
     /// The sequence has the row.
     #[inline(always)]
-    pub(super) unsafe fn enter(&mut self, args: &DeltaArgs, of: Sequence, row: u32) {
+    pub(super) unsafe fn enter<const CHANNELS: bool>(&mut self, args: &DeltaArgs, of: Sequence, row: u32) {
         if self.exist {
-            self.window = window(args, of, row, self.at);
+            self.window = window::<CHANNELS>(args, of, row, self.at);
         }
     }
 
@@ -78,8 +82,8 @@ impl Channels {
     /// # Safety
     /// As [`enter`](Self::enter).
     #[inline(always)]
-    unsafe fn newest(&self, args: &DeltaArgs, of: Sequence, row: u32) -> [f32; 4] {
-        if self.exist { quad(args, of, row, 0, self.at) } else { [0.0; 4] }
+    unsafe fn newest<const CHANNELS: bool>(&self, args: &DeltaArgs, of: Sequence, row: u32) -> [f32; 4] {
+        if self.exist { quad::<CHANNELS>(args, of, row, 0, self.at) } else { [0.0; 4] }
     }
 
     /// Goes on to the next row.
@@ -139,33 +143,76 @@ pub(super) unsafe fn scaled(x: [f32; 4], scale: f32) -> [f32; 4] {
     [x[0] * factor, x[1] * factor, x[2] * factor, x[3] * factor]
 }
 
-/// What belongs to a row of a head: decay, step, the slot that gets the state after it, room for the product of k and q.
+/// What belongs to a row of a head: decay, step, the slot that gets the state after it, room for the product of k and q. Of channels
+/// that decay by themselves the decay is 1.
 ///
 /// # Safety
 /// Row and head exist.
 #[inline(always)]
-pub(super) unsafe fn gates(args: &DeltaArgs, row: u32, head: u32) -> [f32; 4] {
+pub(super) unsafe fn gates<const CHANNELS: bool>(args: &DeltaArgs, row: u32, head: u32) -> [f32; 4] {
     let at = 4 * (u64::from(row) * u64::from(args.value_heads) + u64::from(head));
     let of_head = 4 * u64::from(head);
-    let (a, dt) = (ld_global_f32(args.a + of_head), ld_global_f32(args.dt + of_head));
+    let mut keeps = 1.0;
+    if !CHANNELS {
+        let (a, dt) = (ld_global_f32(args.a + of_head), ld_global_f32(args.dt + of_head));
+        keeps = decay(a, ld_global_f32(args.alpha + at), dt);
+    }
     let slot = ld_global_u32(args.saves + 4 * u64::from(row));
-    let decay = decay(a, ld_global_f32(args.alpha + at), dt);
-    [decay, sigmoid(ld_global_f32(args.beta + at)), f32::from_bits(slot), 0.0]
+    [keeps, sigmoid(ld_global_f32(args.beta + at)), f32::from_bits(slot), 0.0]
 }
 
-/// Rows in eights: a warp for q and k of each key head, and one for v of each value head.
+/// What four neighbouring channels of the keys of a row's head keep, for each lane; 0 of channels that do not exist.
+///
+/// # Safety
+/// Row and head exist.
+#[inline(always)]
+pub(super) unsafe fn kept(args: &DeltaArgs, row: u32, head: u32) -> [f32; 4] {
+    let at = head * args.key_dim + 4 * lane();
+    if 4 * lane() >= args.key_dim {
+        return [0.0; 4];
+    }
+    let row = u64::from(row) * u64::from(args.value_heads * args.key_dim);
+    let alpha = ld_global_f32x4(args.alpha + 4 * (row + u64::from(at)));
+    let dt = ld_global_f32x4(args.dt + 4 * u64::from(at));
+    let a = ld_global_f32(args.a + 4 * u64::from(head));
+    let (mut out, mut i) = ([0.0; 4], 0);
+    while i < 4 {
+        out[i] = channel_decay(args.bound, a, alpha[i], dt[i]);
+        i += 1;
+    }
+    out
+}
+
+/// Writes what channels of a head of some rows keep.
+#[inline(always)]
+unsafe fn keep(args: &DeltaArgs, first: u32, end: u32, head: u32) {
+    let stride = 4 * u64::from(args.value_heads * args.key_dim);
+    let mut row = first;
+    while row < end && 4 * lane() < args.key_dim {
+        let at = u64::from(row) * stride + 4 * u64::from(head * args.key_dim + 4 * lane());
+        st_global_f32x4(args.kept + at, kept(args, row, head));
+        row += 1;
+    }
+}
+
+/// Rows in eights: a warp for q and k of each key head, one for v of each value head, and one for what the channels of its keys keep.
 ///
 /// # Safety
 /// The contract of `Delta`; warps for all of them.
 #[inline(always)]
-pub(crate) unsafe fn convolve(args: DeltaArgs) {
+pub(crate) unsafe fn convolve<const CHANNELS: bool>(args: DeltaArgs) {
     // Nothing is released before the end: blocks of the scan that came while these are running would share the multiprocessors that
     // happen to have room, and each has to have one for itself (0.62 in place of 0.24 us a row on an H200).
     await_predecessors();
-    let units = args.key_heads + args.value_heads;
+    let units = args.key_heads + args.value_heads * if CHANNELS { 2 } else { 1 };
     let (part, unit) = divide(block() * warps() + warp(), units);
     let first = part * CONVOLVE_ROWS;
     if first >= args.rows {
+        return;
+    }
+    let last = (first + CONVOLVE_ROWS).min(args.rows);
+    if CHANNELS && unit >= args.key_heads + args.value_heads {
+        keep(&args, first, last, unit - args.key_heads - args.value_heads);
         return;
     }
     let values = unit >= args.key_heads;
@@ -176,16 +223,15 @@ pub(crate) unsafe fn convolve(args: DeltaArgs) {
         (unit * args.key_dim, args.key_dim)
     };
     // Of v, or of q and k.
-    let mut a = Channels::new(&args, start, dim);
+    let mut a = Channels::new::<CHANNELS>(&args, start, dim);
     let mut b = a;
     if !values {
-        b = Channels::new(&args, args.key_heads * args.key_dim + start, dim);
+        b = Channels::new::<CHANNELS>(&args, args.key_heads * args.key_dim + start, dim);
     }
     let mut index = sequence_of(&args, first);
     let mut of = sequence(&args, index);
-    a.enter(&args, of, first);
-    b.enter(&args, of, first);
-    let last = (first + CONVOLVE_ROWS).min(args.rows);
+    a.enter::<CHANNELS>(&args, of, first);
+    b.enter::<CHANNELS>(&args, of, first);
     let mut row = first;
     loop {
         let next = row + 1;
@@ -193,8 +239,8 @@ pub(crate) unsafe fn convolve(args: DeltaArgs) {
         let goes_on = next < of.end;
         if next < last && goes_on {
             // On its way while this row is computed.
-            new_a = a.newest(&args, of, next);
-            new_b = if values { new_a } else { b.newest(&args, of, next) };
+            new_a = a.newest::<CHANNELS>(&args, of, next);
+            new_b = if values { new_a } else { b.newest::<CHANNELS>(&args, of, next) };
         }
         let out = args.mixed + 4 * u64::from(row) * u64::from(args.channels());
         if values {
@@ -212,7 +258,7 @@ pub(crate) unsafe fn convolve(args: DeltaArgs) {
             let mut head = unit + args.key_heads * lane();
             while head < args.value_heads {
                 let at = 16 * (u64::from(row) * u64::from(args.value_heads) + u64::from(head));
-                let [decay, beta, slot, _] = gates(&args, row, head);
+                let [decay, beta, slot, _] = gates::<CHANNELS>(&args, row, head);
                 st_global_f32x4(args.gates + at, [decay, beta, slot, kq]);
                 head += 32 * args.key_heads;
             }
@@ -229,8 +275,8 @@ pub(crate) unsafe fn convolve(args: DeltaArgs) {
                 index += 1;
                 of = sequence(&args, index);
             }
-            a.enter(&args, of, row);
-            b.enter(&args, of, row);
+            a.enter::<CHANNELS>(&args, of, row);
+            b.enter::<CHANNELS>(&args, of, row);
         }
     }
 }

@@ -6,17 +6,21 @@ use super::super::simt::{
     release_successor, shared_base, sqrt, st_global_f32x4, st_global_u32, st_shared_f32, st_shared_u32,
     st_shared_u32x4, thread, warp,
 };
-use super::convolve::{Channels, gates, scaled, warp_dot};
+use super::convolve::{Channels, gates, kept, scaled, warp_dot};
 use super::finish::Head;
 use super::sequences::{saved, sequence, state};
-use super::slice::{Gates, Inputs, Slice, keys};
+use super::slice::{Gates, Inputs, QUADS, Slice, keys};
 
 /// Bytes of a row's inputs.
-const ROW: u32 = row_bytes(2 * DIM);
-/// Where a row's v, what its result is multiplied by, and its gates are.
+const fn row_len(channels: bool) -> u32 {
+    row_bytes(2 * DIM, channels)
+}
+
+/// Where a row's v, what its result is multiplied by, its gates, and what each key keeps are.
 const V: u32 = 8 * DIM;
 const FACTORS: u32 = V + 4 * DIM;
 const GATES: u32 = FACTORS + 4 * DIM;
+const KEPT: u32 = row_bytes(2 * DIM, false);
 /// Rows of a ring, at most.
 const RING: u32 = TAPS - 1;
 
@@ -27,15 +31,16 @@ const RING: u32 = TAPS - 1;
 ///
 /// # Safety
 /// The contract of `Delta`: the launch before this one leaves states, slots and starts as they are, for they are read before that has
-/// ended; `FEW_THREADS` threads and `FEW_BYTES` bytes of shared memory.
+/// ended; `FEW_THREADS` threads and [`few_bytes`](super::super::abi::delta::few_bytes) of shared memory.
 #[inline(always)]
-pub(crate) unsafe fn few(args: DeltaArgs) {
+pub(crate) unsafe fn few<const CHANNELS: bool>(args: DeltaArgs) {
+    let row_len = row_len(CHANNELS);
     let (index, head) = divide(block(), args.value_heads);
     let key_head = divide(head, args.key_heads).1;
     let of = sequence(&args, index);
     let own = WARP_ROWS * warp();
     let base = shared_base();
-    let flag = base + FEW_BATCH * ROW;
+    let flag = base + FEW_BATCH * row_len;
     let used = of.first < of.end;
     let mut s = Slice::load(&args, if used { of.from } else { 0 }, head, own);
     // Four warps for each row of a batch: of q, k, v, and of the gates.
@@ -47,28 +52,31 @@ pub(crate) unsafe fn few(args: DeltaArgs) {
         (role % 3 * width + key_head * args.key_dim, if role < 2 { args.key_dim } else { 0 })
     };
     if used && turn == 0 {
-        Channels::prefetch(&args, of, start, dim);
+        Channels::prefetch::<CHANNELS>(&args, of, start, dim);
     }
     await_predecessors();
     release_successor();
     let group = divide(args.value_heads, args.key_heads).0;
     let (mut first, mut last) = (of.first, group == 1);
-    let own_row = base + turn * ROW + 16 * lane();
-    let window = base + FEW_BATCH * ROW + 16 + 512 * (RING * warp()) + 16 * lane();
+    let own_row = base + turn * row_len + 16 * lane();
+    let window = base + FEW_BATCH * row_len + 16 + 512 * (RING * warp()) + 16 * lane();
     while first < of.end {
         let rows = (of.end - first).min(FEW_BATCH);
         let mut to = 0;
-        let mut channels = Channels::new(&args, start, dim);
+        let mut channels = Channels::new::<CHANNELS>(&args, start, dim);
         if turn < rows {
             let row = first + turn;
             to = saved(&args, row);
             if role == 3 {
                 if lane() == 0 {
-                    put(base + turn * ROW + GATES, gates(&args, row, head));
+                    put(base + turn * row_len + GATES, gates::<CHANNELS>(&args, row, head));
                 }
-                put(own_row + FACTORS, Head::new(&args, row, head).factors(&args));
+                if CHANNELS {
+                    put(own_row + KEPT, kept(&args, row, head));
+                }
+                put(own_row + FACTORS, Head::new(&args, row, head).factors::<CHANNELS>(&args));
             } else {
-                channels.enter(&args, of, row);
+                channels.enter::<CHANNELS>(&args, of, row);
                 let mixed = channels.mixed();
                 if role == 0 {
                     put(own_row, scaled(mixed, 1.0 / sqrt(args.key_dim as f32)));
@@ -98,7 +106,7 @@ pub(crate) unsafe fn few(args: DeltaArgs) {
             }
             st_shared_u32(flag, (before + 1 == group) as u32);
         }
-        scan(&args, &mut s, rows, head);
+        scan::<CHANNELS>(&args, &mut s, rows, head);
         barrier();
         if first == of.first && group > 1 {
             last = ld_shared_u32(flag) != 0;
@@ -107,7 +115,7 @@ pub(crate) unsafe fn few(args: DeltaArgs) {
             save(&args, channels.at, window, to);
         }
         if warp() < rows {
-            let at = base + warp() * ROW + 16 * lane();
+            let at = base + warp() * row_len + 16 * lane();
             let [o, factors] = [at + V, at + FACTORS].map(|at| ld_shared_u32x4(at).map(f32::from_bits));
             Head::new(&args, first + warp(), head).finish(&args, o, factors);
         }
@@ -120,7 +128,7 @@ pub(crate) unsafe fn few(args: DeltaArgs) {
 
 /// The rows of a batch; results take the places of v.
 #[inline(always)]
-unsafe fn scan(args: &DeltaArgs, s: &mut Slice, rows: u32, head: u32) {
+unsafe fn scan<const CHANNELS: bool>(args: &DeltaArgs, s: &mut Slice, rows: u32, head: u32) {
     let own = WARP_ROWS * warp();
     let (mut at, mut i) = (shared_base(), 0);
     while i < rows {
@@ -129,7 +137,9 @@ unsafe fn scan(args: &DeltaArgs, s: &mut Slice, rows: u32, head: u32) {
         let kq = warp_dot(quad(at + 4 * DIM), quad(at));
         let [decay, beta, slot, _] = ld_shared_u32x4(at + GATES);
         let gates = Gates { decay: f32::from_bits(decay), beta: f32::from_bits(beta), kq };
-        let (o, ()) = s.step(&keys(at + 4 * DIM), Inputs { q: at, v }, gates, || ());
+        let kept = if CHANNELS { keys(at + KEPT) } else { [[0.0; 4]; QUADS] };
+        let k = (&keys(at + 4 * DIM), &kept);
+        let (o, ()) = s.step::<CHANNELS, _>(k, Inputs { q: at, v }, gates, || ());
         if lane() < WARP_ROWS {
             st_shared_f32(v + 4 * lane(), if own + lane() < args.value_dim { o } else { 0.0 });
         }
@@ -137,7 +147,7 @@ unsafe fn scan(args: &DeltaArgs, s: &mut Slice, rows: u32, head: u32) {
         if to != 0 {
             s.store(args, to, head, own);
         }
-        at += ROW;
+        at += row_len(CHANNELS);
         i += 1;
     }
 }

@@ -1,6 +1,6 @@
 //! Decay and step of a head's row.
 
-use super::super::math::exp;
+use super::super::math::{exp, sigmoid};
 use super::super::simt::fma;
 
 /// 1/3, 1/5, ... 1/15.
@@ -26,6 +26,12 @@ pub(super) fn softplus(x: f32) -> f32 {
     }
     let half = fma(s * square, sum, s);
     fma(2.0, half, above)
+}
+
+/// `e^g` with `g = bound sigmoid(-a (alpha + dt))`, of one channel.
+#[inline(always)]
+pub(super) fn channel_decay(bound: f32, a: f32, alpha: f32, dt: f32) -> f32 {
+    exp(bound * sigmoid(-(a * (alpha + dt))))
 }
 
 /// `e^g` with `g = a softplus(alpha + dt)`.

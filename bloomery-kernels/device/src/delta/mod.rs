@@ -10,6 +10,14 @@
 //! one, [`few`](few::few), with a block for each head of a sequence. Both use the same functions in the same order, so that a row's
 //! bits tell neither which kernels it met nor where its prompt was cut.
 //!
+//! Where channels of keys decay by themselves (`CHANNELS`), `e^g` is a vector, `g = bound sigmoid(-a (alpha + dt))`, that S is multiplied
+//! with before its products; q, k and v, and the weights of their convolutions, are in memory of their own; and what multiplies the
+//! results is a sigmoid of z:
+//!
+//! ```text
+//! P = e^g S;  d = beta (v - P k);  o = P q + (k q) d;  S = P + d k';  out = rms(o) * gain * sigmoid(z)
+//! ```
+//!
 //! Two rows of S are on eight lanes each, 16 keys a lane. So a row's sums are three shuffles deep, those with k, for
 //! which the next row waits, and those with q at once.
 
@@ -26,32 +34,41 @@ mod slice;
 mod entries {
     use super::super::abi::delta::DeltaArgs;
 
-    crate::simt::bounds!(delta_convolve, 256, 2);
-    crate::simt::bounds!(delta_scan, 128, 3);
-    crate::simt::bounds!(delta_finish, 256, 4);
-    crate::simt::bounds!(delta_few, 512, 1);
+    macro_rules! entries {
+        ($feature:literal: $($(#[$doc:meta])* $name:ident = $kernel:expr, $threads:literal, $blocks:literal;)*) => {
+            $(
+                #[cfg(feature = $feature)]
+                crate::simt::bounds!($name, $threads, $blocks);
 
-    /// The first of three kernels for many rows.
-    #[unsafe(no_mangle)]
-    pub unsafe extern "ptx-kernel" fn delta_convolve(args: DeltaArgs) {
-        super::convolve::convolve(args);
+                $(#[$doc])*
+                #[cfg(feature = $feature)]
+                #[unsafe(no_mangle)]
+                pub unsafe extern "ptx-kernel" fn $name(args: DeltaArgs) {
+                    $kernel(args);
+                }
+            )*
+        };
     }
 
-    /// The second.
-    #[unsafe(no_mangle)]
-    pub unsafe extern "ptx-kernel" fn delta_scan(args: DeltaArgs) {
-        super::scan::scan(args);
+    entries! { "delta":
+        /// The first of three kernels for many rows.
+        delta_convolve = super::convolve::convolve::<false>, 256, 2;
+        /// The second.
+        delta_scan = super::scan::scan::<false>, 128, 3;
+        /// The third.
+        delta_finish = super::finish::finish::<false>, 256, 4;
+        /// All of it for few rows.
+        delta_few = super::few::few::<false>, 512, 1;
     }
 
-    /// The third.
-    #[unsafe(no_mangle)]
-    pub unsafe extern "ptx-kernel" fn delta_finish(args: DeltaArgs) {
-        super::finish::finish(args);
-    }
-
-    /// All of it for few rows.
-    #[unsafe(no_mangle)]
-    pub unsafe extern "ptx-kernel" fn delta_few(args: DeltaArgs) {
-        super::few::few(args);
+    entries! { "delta_channels":
+        /// Of channels that decay by themselves, the first of three kernels for many rows.
+        delta_channels_convolve = super::convolve::convolve::<true>, 128, 3;
+        /// The second.
+        delta_channels_scan = super::scan::scan::<true>, 128, 3;
+        /// The third.
+        delta_channels_finish = super::finish::finish::<true>, 256, 4;
+        /// All of it for few rows.
+        delta_channels_few = super::few::few::<true>, 512, 1;
     }
 }

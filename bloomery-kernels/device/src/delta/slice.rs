@@ -6,7 +6,7 @@ use super::super::simt::{
 };
 
 /// Fours of keys of a lane.
-const QUADS: usize = DIM as usize / 32;
+pub(super) const QUADS: usize = DIM as usize / 32;
 /// Rows of a lane.
 const ROWS: usize = WARP_ROWS as usize / 4;
 
@@ -96,18 +96,23 @@ impl Slice {
     }
 
     /// One row of activations with keys `k`: the result for row `lane()` of the warp's, in the first eight lanes. `ahead` is
-    /// called when nothing but S is left to do: what it gives is on its way meanwhile.
+    /// called when nothing but S is left to do: what it gives is on its way meanwhile. With `CHANNELS` S keeps `kept` of each key, and
+    /// no decay is asked for.
     ///
     /// # Safety
     /// Every lane of the warp gets here; the inputs are there, zeros in place of keys and rows that do not exist.
     #[inline(always)]
-    pub(super) unsafe fn step<T>(
+    pub(super) unsafe fn step<const CHANNELS: bool, T>(
         &mut self,
-        k: &Keys,
+        (k, kept): (&Keys, &Keys),
         inputs: Inputs,
         Gates { decay, beta, kq }: Gates,
         ahead: impl FnOnce() -> T,
     ) -> (f32, T) {
+        let decay = if CHANNELS { 1.0 } else { decay };
+        if CHANNELS {
+            self.fade(kept);
+        }
         let row = 4 * (lane() % 4);
         let v = [ld_shared_f32(inputs.v + row), ld_shared_f32(inputs.v + row + 16)];
         let mut p = [self.dot(0, k), self.dot(1, k)];
@@ -140,6 +145,24 @@ impl Slice {
         sum += shfl_xor_f32(sum, 8);
         sum += shfl_xor_f32(sum, 16);
         (fma(kq, if second { d[1] } else { d[0] }, decay * sum), ahead)
+    }
+
+    /// Leaves `kept` of each key.
+    #[inline(always)]
+    fn fade(&mut self, kept: &Keys) {
+        let mut r = 0;
+        while r < ROWS {
+            let mut m = 0;
+            while m < QUADS {
+                let mut i = 0;
+                while i < 4 {
+                    self.s[r][m][i] *= kept[m][i];
+                    i += 1;
+                }
+                m += 1;
+            }
+            r += 1;
+        }
     }
 
     /// This lane's part of a row's product: two chains.

@@ -11,7 +11,7 @@ use super::super::abi::routes::GROUPS_BYTES;
 use super::super::activations::{Layout, Rows, Source};
 use super::super::class::Formats;
 use super::super::groups::{Group, Groups};
-use super::super::math::activated;
+use super::super::math::gated;
 use super::super::ring::{Item, Sums, Walk, side_and_place};
 use super::super::simt::{
     await_predecessors, block, blocks, divide, release_successor, shared_base, shfl_xor_f32, st_global_f32,
@@ -132,7 +132,7 @@ unsafe fn item<C: Formats, const T: usize>(
             }
             if k < group.members && row < args.gate.rows {
                 let to = u64::from(pair) * u64::from(args.gate.rows) + u64::from(row);
-                st_global_f32(args.hidden + 4 * to, activated(args.act, gate) * up);
+                st_global_f32(args.hidden + 4 * to, gated(args.act, args.limit, gate, up));
             }
         }
         i += 1;

@@ -132,7 +132,7 @@ pub(crate) unsafe fn down<const BESIDE: bool>(args: DownArgs) {
     let weight = if weighs { ld_global_f32(beside.routes.weights + 4 * u64::from(token)) } else { 1.0 };
     let rows = [0, 1].map(|i| {
         let Down { hidden, cols, .. } = args.networks[i];
-        let source = Source { x: hidden, gain: 0, up: 0, act: 0, eps: 0.0, cols };
+        let source = Source { x: hidden, gain: 0, up: 0, act: 0, limit: f32::INFINITY, eps: 0.0, cols };
         Rows { source, layout: layouts[i], at: at + places.rows[i], squares: 0 }
     });
     await_predecessors();

@@ -4,10 +4,10 @@
 //! experts, which needs nothing of theirs, has blocks behind theirs.
 
 use super::super::abi::few::{GateUp, GateUpArgs, RESULT, Stack, gate_up_places};
-use super::super::abi::formats::Q8_0;
+use super::super::abi::formats::{Q4_1, Q5_1, Q8_0};
 use super::super::abi::rounded::Layout;
 use super::super::groups::{Group, Groups};
-use super::super::math::activated;
+use super::super::math::gated;
 use super::super::rounded::{Rows, Source, columns};
 use super::super::simt::{
     await_predecessors, barrier, block, blocks, divide, lane, release_successor, shared_base, st_global_f32,
@@ -100,10 +100,10 @@ pub(crate) unsafe fn gate_up<const BESIDE: bool>(args: GateUpArgs) {
     let GateUpArgs { x, gain, eps, cols, tokens, .. } = args;
     let routes = network.routes;
     // Of the format rather than the arguments: a register less.
-    let scales = if network.gate.format == Q8_0 { 8 } else { 1 };
+    let scales = if matches!(network.gate.format, Q8_0 | Q5_1 | Q4_1) { 8 } else { 1 };
     let layout = Layout { blocks: cols.div_ceil(256), scales, rows: tokens };
     let (at, places) = (shared_base(), gate_up_places(layout, args.round));
-    let source = Source { x, gain, up: 0, act: 0, eps, cols };
+    let source = Source { x, gain, up: 0, act: 0, limit: f32::INFINITY, eps, cols };
     let rows = Rows { source, layout, at: at + places.rows, squares: at + places.squares };
     let gains = rows.first_gains();
     await_predecessors();
@@ -163,7 +163,7 @@ pub(crate) unsafe fn gate_up<const BESIDE: bool>(args: GateUpArgs) {
         barrier();
         // Members of the units, one after the other.
         let (mut unit_at, mut before) = (results, 0);
-        let GateUp { gate: Stack { rows, .. }, hidden, .. } = turns.network();
+        let GateUp { gate: Stack { rows, .. }, hidden, limit, .. } = turns.network();
         while unit_at < end {
             let of = groups.get(group);
             let sums = Sums { at: unit_at, tokens: of.members };
@@ -173,7 +173,7 @@ pub(crate) unsafe fn gate_up<const BESIDE: bool>(args: GateUpArgs) {
                 let gate = sums.of_row(0, (2, across), member, i % 16);
                 let up = sums.of_row(1, (2, across), member, i % 16);
                 let to = u64::from(of.member(member)) * u64::from(rows) + u64::from(row);
-                st_global_f32(hidden + 4 * to, activated(args.act, gate) * up);
+                st_global_f32(hidden + 4 * to, gated(args.act, limit, gate, up));
             }
             before += of.members;
             y += 1;

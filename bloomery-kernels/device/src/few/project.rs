@@ -111,8 +111,8 @@ pub(crate) unsafe fn project_block(args: ProjectArgs, block: u32, blocks: u32) {
     let layout = Layout { blocks: cols.div_ceil(256), scales, rows: tokens };
     let (at, places) = (shared_base(), project_places(layout, round));
     let source = match gate {
-        0 => Source { x, gain, up: 0, act: SIGMOID, eps, cols },
-        gate => Source { x: gate, gain: 0, up: x, act: SIGMOID, eps, cols },
+        0 => Source { x, gain, up: 0, act: SIGMOID, limit: f32::INFINITY, eps, cols },
+        gate => Source { x: gate, gain: 0, up: x, act: SIGMOID, limit: f32::INFINITY, eps, cols },
     };
     let rows = Rows { source, layout, at: at + places.rows, squares: at + places.squares };
     let (first, count) = share(args.tiles, block, blocks);

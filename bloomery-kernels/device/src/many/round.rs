@@ -16,8 +16,8 @@ use super::super::simt::{
 /// a float of shared memory for every 256 columns, if there is a norm.
 #[inline(always)]
 pub(crate) unsafe fn round(args: RoundArgs) {
-    let RoundArgs { x, gain, up, to, eps, cols, scales, act } = args;
-    let source = Source { x, gain, up, act, eps, cols };
+    let RoundArgs { x, gain, up, to, eps, cols, scales, act, limit, .. } = args;
+    let source = Source { x, gain, up, act, limit, eps, cols };
     let (row, groups, squares) = (block(), cols.div_ceil(256), shared_base());
     await_predecessors();
     release_successor();

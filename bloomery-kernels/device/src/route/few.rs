@@ -19,14 +19,14 @@ use super::sums::{LEN, ascending, chain, chain_of, column, fold, inverse, join, 
 /// Rows whose values are loaded together.
 const ROWS: usize = 4;
 
-/// The experts of `args.rows` rows, `E` experts and `args.share` rows a block.
+/// The experts of `args.rows` rows, `E` experts and `args.share` rows a block. `RAW`: of the rows as they are, and none are written.
 ///
 /// # Safety
 /// The contract of `Route`: buffers of the lengths in [`RouteArgs`], aligned to 16 bytes; `cols` is a multiple of 4; blocks
 /// for every group of experts and of rows, `share * E` at most 32; shared memory of [`partials`] floats for the sums of a
 /// block's logits and squares, and one for each of its rows.
 #[inline(always)]
-pub(crate) unsafe fn route<const E: usize>(args: RouteArgs) {
+pub(crate) unsafe fn route<const E: usize, const RAW: bool>(args: RouteArgs) {
     let (cols, experts) = (args.cols, E as u32);
     let groups = args.count.div_ceil(experts);
     let (part, group) = divide(block(), groups);
@@ -38,14 +38,14 @@ pub(crate) unsafe fn route<const E: usize>(args: RouteArgs) {
 
     let mut first = 0;
     let mut words = experts_of::<E>(&args, first_expert, thread());
-    let mut gain = chain_of(args.gain, thread(), cols);
+    let mut gain = if RAW { [1.0; LEN] } else { chain_of(args.gain, thread(), cols) };
     await_predecessors();
     release_successor();
     loop {
         let matrix = values_of(args.format, words);
         let mut row = 0;
         while row < rows {
-            let sums = pass::<E>(&args, first_row + row, rows - row, first + thread(), &matrix, gain);
+            let sums = pass::<E, RAW>(&args, first_row + row, rows - row, first + thread(), &matrix, gain);
             let slab = (first + thread()) / 8;
             let mut i = 0;
             while i < 3 {
@@ -65,7 +65,9 @@ pub(crate) unsafe fn route<const E: usize>(args: RouteArgs) {
             break;
         }
         words = experts_of::<E>(&args, first_expert, first + thread());
-        gain = chain_of(args.gain, first + thread(), cols);
+        if !RAW {
+            gain = chain_of(args.gain, first + thread(), cols);
+        }
     }
     barrier();
 
@@ -73,7 +75,7 @@ pub(crate) unsafe fn route<const E: usize>(args: RouteArgs) {
     if thread() < rows * experts {
         let (row, expert) = (thread() / experts, thread() % experts);
         let item = |item: u32| ascending(scratch + 4 * (row * (experts + 1) + item) * pitch, slabs);
-        let inverse = inverse(item(experts), cols, args.eps);
+        let inverse = if RAW { 1.0 } else { inverse(item(experts), cols, args.eps) };
         let product = item(expert) * inverse;
         if first_expert + expert < args.count {
             let at = (first_row + row) * stride(args.count) + first_expert + expert;
@@ -83,17 +85,12 @@ pub(crate) unsafe fn route<const E: usize>(args: RouteArgs) {
             st_shared_f32(inverses + 4 * row, inverse);
         }
     }
-    if group < rows {
+    if group < rows && (!RAW || args.gate != 0) {
         barrier();
         let mut row = group;
         while row < rows {
-            normed(
-                &args,
-                first_row + row,
-                ld_shared_f32(inverses + 4 * row),
-                inverses + 4 * args.share,
-                true,
-            );
+            let sums = inverses + 4 * args.share;
+            normed::<RAW>(&args, first_row + row, ld_shared_f32(inverses + 4 * row), sums, !RAW);
             row += groups;
         }
     }
@@ -133,7 +130,7 @@ fn values_of<const E: usize>(format: u32, words: [[[u32; 4]; 2]; E]) -> [[f32; L
 
 /// Slabs of up to four rows: sum `8 i + lane % 8` in `i`, for each row its `E` products and its square.
 #[inline(always)]
-unsafe fn pass<const E: usize>(
+unsafe fn pass<const E: usize, const RAW: bool>(
     args: &RouteArgs,
     first: u32,
     rows: u32,
@@ -163,7 +160,9 @@ unsafe fn pass<const E: usize>(
             sums[row * (E + 1) + e] = chain(scaled, matrix[e]);
             e += 1;
         }
-        sums[row * (E + 1) + E] = chain(x[row], x[row]);
+        if !RAW {
+            sums[row * (E + 1) + E] = chain(x[row], x[row]);
+        }
         row += 1;
     }
     let (mut out, mut i) = ([0.0; 3], 0);
@@ -181,22 +180,31 @@ unsafe fn pass<const E: usize>(
     out
 }
 
-/// Writes row `row`, normalised, and its product with the gate, if there is one, through a sigmoid; `sums` are
+/// Writes row `row`, normalised or as it is, and its product with the gate, if there is one, through a sigmoid; `sums` are
 /// [`GATE_BYTES`](super::super::abi::route::GATE_BYTES) of shared memory.
 ///
 /// # Safety
 /// The contract of [`route`]; every thread of the block gets here.
 #[inline(always)]
-pub(super) unsafe fn normed(args: &RouteArgs, row: u32, inverse: f32, sums: u32, wanted: bool) {
+pub(super) unsafe fn normed<const RAW: bool>(
+    args: &RouteArgs,
+    row: u32,
+    inverse: f32,
+    sums: u32,
+    wanted: bool,
+) {
     let start = 4 * u64::from(row) * u64::from(args.cols);
     let (mut at, mut sum) = (4 * thread(), 0.0);
     while at < args.cols {
         let place = 4 * u64::from(at);
-        let (x, gain) = (ld_global_f32x4(args.x + start + place), ld_global_f32x4(args.gain + place));
-        let (mut out, mut i) = ([0.0; 4], 0);
-        while i < 4 {
-            out[i] = x[i] * inverse * gain[i];
-            i += 1;
+        let x = ld_global_f32x4(args.x + start + place);
+        let mut out = x;
+        if !RAW {
+            let (gain, mut i) = (ld_global_f32x4(args.gain + place), 0);
+            while i < 4 {
+                out[i] = x[i] * inverse * gain[i];
+                i += 1;
+            }
         }
         if wanted {
             st_global_f32x4(args.normed + start + place, out);

@@ -40,10 +40,21 @@ pub(crate) unsafe fn route_norm(args: RouteArgs) {
     }
     barrier();
     let inverse = inverse(ascending(shared_base(), slabs), cols, args.eps);
-    normed(&args, row, inverse, shared_base() + 16 * slabs.div_ceil(4), args.normed != 0);
+    normed::<false>(&args, row, inverse, shared_base() + 16 * slabs.div_ceil(4), args.normed != 0);
     if thread() == 0 {
         st_global_f32(args.weights + 4 * u64::from(row * args.used), inverse);
     }
+}
+
+/// The product of row `block()` and the gate, of rows that are taken as they are.
+///
+/// # Safety
+/// The contract of `Route`, with a gate; a block for every row, and [`GATE_BYTES`](super::super::abi::route::GATE_BYTES) of shared memory.
+#[inline(always)]
+pub(crate) unsafe fn route_gate(args: RouteArgs) {
+    await_predecessors();
+    release_successor();
+    normed::<true>(&args, block(), 1.0, shared_base(), false);
 }
 
 /// Some of a slab of a tile on the way to shared memory.
@@ -53,13 +64,14 @@ struct Slab<const M: usize> {
     router: [[u32; 4]; M],
 }
 
-/// A tile of logits: `16 M` rows by `16 M` experts, `M` by `M` of them a thread. `PLAIN`: they are what is wanted, `[rows][count]`.
+/// A tile of logits: `16 M` rows by `16 M` experts, `M` by `M` of them a thread. `PLAIN`: they are what is wanted, `[rows][count]`. `RAW`:
+/// of the rows as they are.
 ///
 /// # Safety
-/// The contract of `Route`; [`route_norm`] has run; a block for every tile, 256 threads each, and shared memory for two slabs
+/// The contract of `Route`; [`route_norm`] has run, but for rows as they are; a block for every tile, 256 threads each, and shared memory for two slabs
 /// of rows and experts.
 #[inline(always)]
-pub(crate) unsafe fn route_logits<const M: usize, const PLAIN: bool>(args: RouteArgs) {
+pub(crate) unsafe fn route_logits<const M: usize, const PLAIN: bool, const RAW: bool>(args: RouteArgs) {
     await_predecessors();
     release_successor();
     let side = SIDE * M as u32;
@@ -71,7 +83,7 @@ pub(crate) unsafe fn route_logits<const M: usize, const PLAIN: bool>(args: Route
     let (own_row, own_piece) = (thread() / SIDE, thread() % SIDE);
     let load = |slab: u32| {
         let at = slab * SLAB + 4 * own_piece;
-        let gain = quad(args.gain, at, args.cols);
+        let gain = if RAW { [1.0; 4] } else { quad(args.gain, at, args.cols) };
         let (mut out, mut i) = (Slab::<M> { x: [[0.0; 4]; M], router: [[0; 4]; M] }, 0);
         while i < M {
             let row = (first_row + own_row + SIDE * i as u32).min(args.rows - 1);
@@ -121,7 +133,8 @@ pub(crate) unsafe fn route_logits<const M: usize, const PLAIN: bool>(args: Route
     while i < M {
         let row = first_row + own_row + SIDE * i as u32;
         if row < args.rows {
-            let inverse = ld_global_f32(args.weights + 4 * u64::from(row * args.used));
+            let inverse =
+                if RAW { 1.0 } else { ld_global_f32(args.weights + 4 * u64::from(row * args.used)) };
             let mut j = 0;
             while j < M {
                 let expert = first_expert + own_piece + SIDE * j as u32;

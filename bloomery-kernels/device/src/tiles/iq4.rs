@@ -61,6 +61,6 @@ impl Tile for IQ4XS {
             a[s] = [values(top & 0xffff), values(bottom & 0xffff), values(top >> 16), values(bottom >> 16)];
             s += 1;
         }
-        Unpacked { a, scales, sums: [0; 4], d, dmin: [0.0; 2] }
+        Unpacked { a, scales, sums: [0; 4], d, dmin: [0.0; 2], mins: [[0; 4]; 2] }
     }
 }

@@ -67,6 +67,7 @@ impl Tile for Q3K {
             sums: [sums[0][0], sums[1][0], sums[0][1], sums[1][1]],
             d: [half(raw[18] as u16), half(raw[19] as u16)],
             dmin: [0.0; 2],
+            mins: [[0; 4]; 2],
         }
     }
 }

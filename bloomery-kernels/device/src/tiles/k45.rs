@@ -24,7 +24,14 @@ unsafe fn load_heads(at: u32, raw: &mut Raw, to: usize) {
 /// Everything but the operands, from the heads at `from`.
 #[inline(always)]
 fn unpack_heads(raw: &Raw, from: usize) -> Unpacked {
-    let mut out = Unpacked { a: [[0; 4]; 8], scales: [[0; 4]; 2], sums: [0; 4], d: [0.0; 2], dmin: [0.0; 2] };
+    let mut out = Unpacked {
+        a: [[0; 4]; 8],
+        scales: [[0; 4]; 2],
+        sums: [0; 4],
+        d: [0.0; 2],
+        dmin: [0.0; 2],
+        mins: [[0; 4]; 2],
+    };
     let shift = 8 * (lane() % 4);
     let mut r = 0;
     while r < 2 {

@@ -51,6 +51,7 @@ impl Tile for Q6K {
             sums: [sums[0][0], sums[1][0], sums[0][1], sums[1][1]],
             d: [half(raw[32] as u16), half(raw[33] as u16)],
             dmin: [0.0; 2],
+            mins: [[0; 4]; 2],
         }
     }
 }

@@ -9,6 +9,7 @@ mod iq4;
 mod k3;
 mod k45;
 mod k6;
+mod q1;
 mod q8;
 
 use super::abi::formats;
@@ -33,6 +34,8 @@ pub(crate) enum Scaling {
     Each16,
     /// A float for 32 values, on both sides.
     Floats,
+    /// As that, and a minimum that is added.
+    FloatMinimum,
 }
 
 /// A lane's part of a tile, ready to be multiplied. `[row g, row g + 8]` where there are two.
@@ -46,6 +49,8 @@ pub(crate) struct Unpacked {
     pub(crate) sums: [u32; 4],
     pub(crate) d: [f32; 2],
     pub(crate) dmin: [f32; 2],
+    /// Minimums of 32 values: 8 half-precision numbers.
+    pub(crate) mins: [[u32; 4]; 2],
 }
 
 /// A format.
@@ -67,6 +72,7 @@ pub(crate) use iq4::IQ4XS;
 pub(crate) use k3::Q3K;
 pub(crate) use k6::Q6K;
 pub(crate) use k45::{Q4K, Q5K};
+pub(crate) use q1::{Q4_1, Q5_1};
 pub(crate) use q8::Q8_0;
 
 /// Chunks `0..N` of the tile at `at`.
@@ -167,18 +173,27 @@ pub(crate) unsafe fn product<F: Tile>(tile: &Unpacked, x: Columns) -> [f32; 4] {
         p += 1;
     }
     let mut out = [0.0; 4];
-    if matches!(F::SCALING, Scaling::Floats) {
+    if matches!(F::SCALING, Scaling::Floats | Scaling::FloatMinimum) {
         let mut s = 0;
         while s < 8 {
             let b = &b[s / 2];
-            let c = mma_s8_32(tile.a[s], if s % 2 == 0 { [b[0], b[1]] } else { [b[2], b[3]] });
+            let b = if s % 2 == 0 { [b[0], b[1]] } else { [b[2], b[3]] };
+            let c = mma_s8_32(tile.a[s], b);
+            let mut sums = [0; 4];
+            if matches!(F::SCALING, Scaling::FloatMinimum) {
+                sums = mma_s8_32([0x0101_0101; 4], b);
+            }
             let at = 4 * s as u32;
             let scales = [ld_shared_f32(x.scales[0] + at), ld_shared_f32(x.scales[1] + at)];
             let mut i = 0;
             while i < 4 {
-                let word = tile.scales[i / 2][s / 2];
-                let d = half(if s % 2 == 0 { word as u16 } else { (word >> 16) as u16 });
+                let of_block = |word: u32| half(if s % 2 == 0 { word as u16 } else { (word >> 16) as u16 });
+                let d = of_block(tile.scales[i / 2][s / 2]);
                 out[i] = fma(d * scales[i % 2], c[i] as f32, out[i]);
+                if matches!(F::SCALING, Scaling::FloatMinimum) {
+                    let m = of_block(tile.mins[i / 2][s / 2]);
+                    out[i] = fma(m * scales[i % 2], sums[i] as f32, out[i]);
+                }
                 i += 1;
             }
             s += 1;
@@ -265,8 +280,11 @@ macro_rules! by_format {
 /// A tile of the format is there, as [`Tile::load`] wants it.
 #[inline(always)]
 pub(crate) unsafe fn load(format: u32, at: u32) -> Raw {
-    if format == formats::Q8_0 {
-        return Q8_0::load(at);
+    match format {
+        formats::Q8_0 => return Q8_0::load(at),
+        formats::Q5_1 => return Q5_1::load(at),
+        formats::Q4_1 => return Q4_1::load(at),
+        _ => {}
     }
     by_format!(format, F => F::load(at))
 }
@@ -278,7 +296,11 @@ pub(crate) unsafe fn load(format: u32, at: u32) -> Raw {
 #[inline(always)]
 pub(crate) unsafe fn multiply(format: u32, scales: u32, raw: &Raw, x: Columns) -> [f32; 4] {
     if scales == 8 {
-        return product::<Q8_0>(&Q8_0::unpack(raw), x);
+        return match format {
+            formats::Q5_1 => product::<Q5_1>(&Q5_1::unpack(raw), x),
+            formats::Q4_1 => product::<Q4_1>(&Q4_1::unpack(raw), x),
+            _ => product::<Q8_0>(&Q8_0::unpack(raw), x),
+        };
     }
     by_format!(format, F => product::<F>(&F::unpack(raw), x))
 }

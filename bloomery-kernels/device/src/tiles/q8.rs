@@ -34,6 +34,13 @@ impl Tile for Q8_0 {
             a[s] = operand(chunk(raw, s));
             s += 1;
         }
-        Unpacked { a, scales: [chunk(raw, 8), chunk(raw, 9)], sums: [0; 4], d: [0.0; 2], dmin: [0.0; 2] }
+        Unpacked {
+            a,
+            scales: [chunk(raw, 8), chunk(raw, 9)],
+            sums: [0; 4],
+            d: [0.0; 2],
+            dmin: [0.0; 2],
+            mins: [[0; 4]; 2],
+        }
     }
 }

@@ -172,7 +172,7 @@ pub(in super::super) fn gate_up(
     let mut args = GateUpArgs {
         cols: op.gate.cols() as u32,
         tokens: tokens as u32,
-        act: op.act(),
+        act: op.act().act,
         first: blocks[0],
         ..GateUpArgs::default()
     };
@@ -201,6 +201,8 @@ pub(in super::super) fn gate_up(
             routes: op.routes(rows),
             gate: op.gate.tiled(),
             up: op.up.tiled().weight,
+            limit: op.act().limit,
+            reserved: 0,
         };
         args.stage_bytes = args.stage_bytes.max(tile_bytes(op.gate.format().id()));
         fixed = fixed.max(gate_up_places(layout(class, cols, tokens), args.round).bytes);

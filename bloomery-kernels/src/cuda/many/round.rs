@@ -1,5 +1,6 @@
 //! Rows rounded into memory.
 
+use super::super::activated::Activated;
 use super::super::launch::Grid;
 use super::super::module::{Entry, MANY};
 use super::super::{CudaError, Launch, Span};
@@ -57,11 +58,12 @@ impl Rows {
 
 /// The kernel that rounds `rows` rows of `x`, normalised or with `up` and an activation, to `to`. The caller has checked lengths.
 pub(in super::super) fn round(
-    (x, up): (&Span<f32>, Option<(&Span<f32>, u32)>),
+    (x, up): (&Span<f32>, Option<(&Span<f32>, Activated)>),
     norm: Option<&(Span<f32>, f32)>,
     (rows, cols, scales): (usize, usize, u32),
     to: &Rows,
 ) -> Launch {
+    let act = up.map_or(Activated::SILU, |(_, act)| act);
     let args = RoundArgs {
         x: x.address(),
         gain: norm.map_or(0, |(gain, _)| gain.address()),
@@ -70,7 +72,9 @@ pub(in super::super) fn round(
         eps: norm.map_or(0.0, |norm| norm.1),
         cols: cols as u32,
         scales,
-        act: up.map_or(0, |(_, act)| act),
+        act: act.act,
+        limit: act.limit,
+        reserved: 0,
     };
     let mut uses = vec![x.memory().clone(), to.values.memory().clone()];
     uses.extend(norm.map(|(gain, _)| gain.memory().clone()));

@@ -10,17 +10,23 @@ use bloomery_gguf::Format;
 
 use super::launch::Grid;
 use super::memory::Allocation;
-use super::module::{Entry, ROUTE};
+use super::module::{Entry, ROUTE, ROUTE_RAW};
 use super::{CudaError, DeviceInfo, Launch, Span, Weight};
 use crate::abi::route::{self, CHAIN, EXPERTS, GATE_BYTES, GROUPS, ROWS, RouteArgs, SLAB, USED};
 use crate::cpu::{RouterScore, RouterSpec};
 
-const ONE: Entry<RouteArgs> = Entry::new(&ROUTE, "route_1");
-const TWO: Entry<RouteArgs> = Entry::new(&ROUTE, "route_2");
-const FOUR: Entry<RouteArgs> = Entry::new(&ROUTE, "route_4");
+/// Of rows that are normalised, and of rows as they are.
+type Entries = [Entry<RouteArgs>; 2];
+
+const ONE: Entries = [Entry::new(&ROUTE, "route_1"), Entry::new(&ROUTE_RAW, "route_raw_1")];
+const TWO: Entries = [Entry::new(&ROUTE, "route_2"), Entry::new(&ROUTE_RAW, "route_raw_2")];
+const FOUR: Entries = [Entry::new(&ROUTE, "route_4"), Entry::new(&ROUTE_RAW, "route_raw_4")];
 const NORM: Entry<RouteArgs> = Entry::new(&ROUTE, "route_norm");
-const LOGITS_2: Entry<RouteArgs> = Entry::new(&ROUTE, "route_logits_2");
-const LOGITS_4: Entry<RouteArgs> = Entry::new(&ROUTE, "route_logits_4");
+const GATE: Entry<RouteArgs> = Entry::new(&ROUTE_RAW, "route_gate");
+const LOGITS_2: Entries =
+    [Entry::new(&ROUTE, "route_logits_2"), Entry::new(&ROUTE_RAW, "route_raw_logits_2")];
+const LOGITS_4: Entries =
+    [Entry::new(&ROUTE, "route_logits_4"), Entry::new(&ROUTE_RAW, "route_raw_logits_4")];
 const CHOOSE: Entry<RouteArgs> = Entry::new(&ROUTE, "route_choose");
 
 const NAME: &str = "route";
@@ -46,6 +52,17 @@ pub struct Share {
     pub out: Span<f32>,
 }
 
+/// What rows go through before the router.
+#[derive(Debug, Clone)]
+pub struct RouteNorm {
+    /// `[cols]`.
+    pub gain: Span<f32>,
+    /// Added to the mean square.
+    pub eps: f32,
+    /// `[rows][cols]`: the rows after the norm; not `x`.
+    pub normed: Span<f32>,
+}
+
 /// `normed = norm(x)`, and the experts of every row by its logits `router normed`.
 ///
 /// Experts are those with the largest scores, of equal ones the lower number first; a NaN counts as minus infinity. A row's
@@ -54,10 +71,8 @@ pub struct Share {
 pub struct Route {
     /// `[rows][cols]`.
     pub x: Span<f32>,
-    /// `[cols]` and the epsilon.
-    pub norm: (Span<f32>, f32),
-    /// `[rows][cols]`; not `x`.
-    pub normed: Span<f32>,
+    /// Without, rows are taken as they are.
+    pub norm: Option<RouteNorm>,
     /// `[experts][cols]` in F32, F16 or BF16.
     pub router: Weight,
     /// How to choose.
@@ -85,16 +100,18 @@ impl Route {
         rows * route::stride(u32::try_from(experts).unwrap_or(EXPERTS)) as usize
     }
 
-    /// The kernels, in order: one for up to 32 rows, else three.
+    /// The kernels, in order: one for up to 32 rows, else three, or two of rows as they are without a share.
     ///
     /// # Errors
     /// [`CudaError::NoProduct`] for a router in another format; [`CudaError::Contract`] when numbers, lengths or alignments do not
     /// fit.
     pub fn launches(&self, info: &DeviceInfo) -> Result<Vec<Launch>, CudaError> {
         let args = self.arguments()?;
-        let uses: Vec<_> = [&self.x, &self.norm.0, &self.normed, &self.weights]
-            .map(|span| span.memory().clone())
+        let norm = self.norm.iter().flat_map(|norm| [&norm.gain, &norm.normed]);
+        let uses: Vec<_> = [&self.x, &self.weights]
             .into_iter()
+            .chain(norm)
+            .map(|span| span.memory().clone())
             .chain([&self.experts, &self.scratch].map(|span| span.memory().clone()))
             .chain(self.live.as_ref().map(|live| live.memory().clone()))
             .chain(self.scores.bias.as_ref().map(|bias| bias.memory().clone()))
@@ -116,8 +133,7 @@ impl Route {
     }
 
     fn arguments(&self) -> Result<RouteArgs, CudaError> {
-        let Self { x, norm: (gain, eps), normed, router, spec, experts, weights, live, scratch, .. } = self;
-        let Self { scores, share, .. } = self;
+        let Self { x, norm, router, spec, scores, share, experts, weights, live, scratch } = self;
         let (format, cols, count) = (router.format(), router.cols(), router.rows());
         if !matches!(format, Format::F32 | Format::F16 | Format::BF16) {
             return Err(CudaError::NoProduct { what: "a router", format });
@@ -138,17 +154,21 @@ impl Route {
         equal("values of x", x.len(), rows * cols)?;
         let most = 1 << 20;
         require("rows", rows, rows > 0 && rows <= most, &|| format!("1 to {most}"))?;
-        equal("values of the gain", gain.len(), cols)?;
-        equal("normed values", normed.len(), rows * cols)?;
+        if let Some(RouteNorm { gain, normed, .. }) = norm {
+            equal("values of the gain", gain.len(), cols)?;
+            equal("normed values", normed.len(), rows * cols)?;
+            let apart = normed.address() != x.address();
+            require("normed values", normed.len(), apart, &|| "apart from x".to_owned())?;
+        }
         equal("chosen experts", experts.len(), rows * used)?;
         equal("weights", weights.len(), rows * used)?;
         equal("numbers of live rows", live.as_ref().map_or(1, Span::len), 1)?;
         let room = Self::scratch_len(rows, count);
         require("scratch values", scratch.len(), scratch.len() >= room, &|| format!("at least {room}"))?;
-        let apart = normed.address() != x.address();
-        require("normed values", normed.len(), apart, &|| "apart from x".to_owned())?;
         let router_address = router.data().address();
-        let addresses = x.address() | gain.address() | normed.address() | scratch.address() | router_address;
+        let [gain, normed] =
+            norm.as_ref().map_or([0; 2], |norm| [norm.gain.address(), norm.normed.address()]);
+        let addresses = x.address() | gain | normed | scratch.address() | router_address;
         let rule = || "a multiple of 16".to_owned();
         CudaError::require(NAME, "an address", addresses, addresses.is_multiple_of(16), rule)?;
         let plain = spec.score == RouterScore::Softmax && spec.groups.is_none();
@@ -174,8 +194,8 @@ impl Route {
         }
         Ok(RouteArgs {
             x: x.address(),
-            gain: gain.address(),
-            normed: normed.address(),
+            gain,
+            normed,
             router: router_address,
             keys: scratch.address(),
             experts: experts.address(),
@@ -184,7 +204,7 @@ impl Route {
             bias: scores.bias.as_ref().map_or(0, Span::address),
             gate: share.as_ref().map_or(0, |share| share.gate.address()),
             gates: share.as_ref().map_or(0, |share| share.out.address()),
-            eps: *eps,
+            eps: norm.as_ref().map_or(0.0, |norm| norm.eps),
             scale: spec.scale,
             cols: cols as u32,
             rows: rows as u32,
@@ -214,6 +234,11 @@ fn threads(cols: u32) -> u32 {
     (cols.div_ceil(SLAB) * SLAB / CHAIN).next_multiple_of(32).clamp(64, 512)
 }
 
+/// Which of two entry points.
+fn raw(args: &RouteArgs) -> usize {
+    usize::from(args.gain == 0)
+}
+
 fn few(args: RouteArgs, info: &DeviceInfo, bytes: Bytes, uses: Vec<std::sync::Arc<Allocation>>) -> Launch {
     // As many blocks as there are processors, about, with the squarest shares: they read the least.
     let (entry, experts, share) = match args.rows {
@@ -229,7 +254,8 @@ fn few(args: RouteArgs, info: &DeviceInfo, bytes: Bytes, uses: Vec<std::sync::Ar
     let choosers = args.rows.div_ceil(threads / 32).min(blocks).min(room);
     let sums = share * (experts + 1) * route::partials(args.cols.div_ceil(SLAB));
     let grid = Grid { blocks, threads, shared_bytes: 4 * (sums + share) + GATE_BYTES };
-    Launch::new(entry, grid, RouteArgs { share, choosers, ..args }, bytes.rows + bytes.router, uses)
+    let args = RouteArgs { share, choosers, ..args };
+    Launch::new(entry[raw(&args)], grid, args, bytes.rows + bytes.router, uses)
 }
 
 fn many(
@@ -244,14 +270,21 @@ fn many(
         threads: threads(args.cols),
         shared_bytes: 16 * slabs.div_ceil(4) + GATE_BYTES,
     };
-    let norm = Launch::new(NORM, grid, args, bytes.rows, uses.to_vec());
+    let mut launches = Vec::new();
+    if raw(&args) == 0 {
+        launches.push(Launch::new(NORM, grid, args, bytes.rows, uses.to_vec()));
+    } else if args.gate != 0 {
+        let grid = Grid { shared_bytes: GATE_BYTES, ..grid };
+        launches.push(Launch::new(GATE, grid, args, bytes.rows / 2, uses.to_vec()));
+    }
     let tiles = |side: u32| args.rows.div_ceil(side) * args.count.div_ceil(side);
     // Large tiles read less, small ones are more.
     let (entry, side) = if tiles(64) * 2 > info.processors { (LOGITS_4, 64) } else { (LOGITS_2, 32) };
     let grid = Grid { blocks: tiles(side), threads: 256, shared_bytes: 2 * 2 * 4 * side * (SLAB + 4) };
-    let logits = Launch::new(entry, grid, args, bytes.rows / 2 + bytes.router, uses.to_vec());
+    let bytes = bytes.rows / 2 + bytes.router;
+    launches.push(Launch::new(entry[raw(&args)], grid, args, bytes, uses.to_vec()));
     let grid = Grid { blocks: args.rows.div_ceil(8), threads: 256, shared_bytes: 0 };
     let keys = 4 * u64::from(args.rows) * u64::from(args.count);
-    let choose = Launch::new(CHOOSE, grid, args, keys, uses.to_vec());
-    vec![norm, logits, choose]
+    launches.push(Launch::new(CHOOSE, grid, args, keys, uses.to_vec()));
+    launches
 }

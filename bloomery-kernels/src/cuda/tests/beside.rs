@@ -18,7 +18,10 @@ struct Case {
     used: usize,
     /// The network has a weight for each row.
     gated: bool,
+    activations: [Activation; 2],
 }
+
+const SILU: [Activation; 2] = [Activation::Silu; 2];
 
 impl Case {
     /// Both halves of a network of `count` matrices.
@@ -39,7 +42,7 @@ impl Case {
             up,
             down,
             hidden: place.poison::<f32>(FeedForward::hidden_len(rows, used, hidden)).span(),
-            activation: Activation::Silu,
+            activation: self.activations[which],
             out: place.poison::<f32>(0).span(),
             accumulate: true,
             workspace: None,
@@ -132,7 +135,7 @@ fn a_network_beside_experts_adds_first_and_costs_no_launch() {
             let (cols, outputs) = if large { (2048, 2048) } else { (512, 44) };
             let hidden = if large { hidden.map(|hidden| 2 * hidden + 256) } else { hidden };
             let gated = hidden[0] == hidden[1];
-            let case = Case { formats, cols, hidden, outputs, count: 12, used: 6, gated };
+            let case = Case { formats, cols, hidden, outputs, count: 12, used: 6, gated, activations: SILU };
             let rows: &[usize] = if large { &[1, 2, 3, 5, 8, 9, 12, 40] } else { &[1, 3, 8, 9] };
             case.check(&mut place, rows, 2);
         }
@@ -152,8 +155,11 @@ fn the_smallest_and_those_that_cannot_be_joined() {
             count: 1,
             used: 1,
             gated: true,
+            activations: SILU,
         };
         small.check(&mut place, &[1, 5], 2);
+        let limited = [0.5, 0.75].map(|limit| Activation::ClampedSilu { limit });
+        Case { activations: limited, ..small }.check(&mut place, &[1, 5, 9], 2);
         let floats = Case { formats: [[q, q], [f, f]], ..small };
         floats.check(&mut place, &[1, 3], 0);
     }
@@ -164,7 +170,7 @@ fn the_smallest_and_those_that_cannot_be_joined() {
 fn a_network_that_would_divide_the_rows_has_launches_of_its_own() {
     let formats = [[Format::Q4_K, Format::Q8_0], [Format::Q4_K, Format::Q6_K]];
     let (cols, hidden, outputs) = (256, [1408, 2816], 16);
-    let case = Case { formats, cols, hidden, outputs, count: 6, used: 6, gated: false };
+    let case = Case { formats, cols, hidden, outputs, count: 6, used: 6, gated: false, activations: SILU };
     for mut place in places() {
         let count = |place: &mut Place, rows, joined| {
             let (mut launches, info) = (0, place.info().clone());
@@ -195,6 +201,7 @@ fn others_are_refused() {
         count: 2,
         used: 2,
         gated: false,
+        activations: SILU,
     };
     for mut place in places() {
         let wrong = |place: &mut Place, change: fn(&mut Beside)| {

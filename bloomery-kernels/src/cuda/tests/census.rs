@@ -97,7 +97,7 @@ fn products_load_sixteen_bytes_at_a_time_and_run_on_tensor_cores() {
 }
 
 /// Kernels that release nothing before they end, because blocks of the next one must not come while they run.
-const LATE: [&str; 1] = ["delta_convolve"];
+const LATE: [&str; 2] = ["delta_convolve", "delta_channels_convolve"];
 
 #[test]
 fn kernels_overlap_where_the_card_can() {

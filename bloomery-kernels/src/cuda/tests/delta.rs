@@ -1,7 +1,7 @@
 //! The gated delta net against its definition in f64, row by row and in chunks.
 
 use super::super::testing::{Place, places};
-use super::super::{Delta, DeltaShape};
+use super::super::{Delta, DeltaForm, DeltaShape};
 use crate::cpu::testing::{Rng, bits};
 
 const NONE: u32 = u32::MAX;
@@ -111,14 +111,13 @@ impl<'a> Card<'a> {
         let [conv, a, dt, gain] = [&net.conv, &net.a, &net.dt, &net.gain].map(|v| buffer(v));
         let [from, starts, saved] = [from, &starts, saves].map(|words| place.buffer(words));
         let out = place.poison::<f32>(rows.z.len());
-        let scratch = place.poison::<f32>(Delta::scratch_len(&net.shape, saves.len()).max(4));
+        let scratch = place.poison::<f32>(Delta::scratch_len(&net.shape, saves.len(), false).max(4));
         let op = Delta {
             shape: net.shape,
-            qkv: qkv.span(),
+            form: DeltaForm::Heads { qkv: qkv.span(), conv: conv.span() },
             z: z.span(),
             beta: beta.span(),
             alpha: alpha.span(),
-            conv: conv.span(),
             a: a.span(),
             dt: dt.span(),
             norm: (gain.span(), EPS),
@@ -434,11 +433,13 @@ fn bad_calls_are_refused() {
     let words = place.buffer(&[0_u32; 16]).span();
     let op = Delta {
         shape,
-        qkv: floats(&mut place, 2 * shape.channels()),
+        form: DeltaForm::Heads {
+            qkv: floats(&mut place, 2 * shape.channels()),
+            conv: floats(&mut place, 4 * shape.channels()),
+        },
         z: floats(&mut place, 2 * shape.outputs()),
         beta: floats(&mut place, 8),
         alpha: floats(&mut place, 8),
-        conv: floats(&mut place, 4 * shape.channels()),
         a: floats(&mut place, 4),
         dt: floats(&mut place, 4),
         norm: (floats(&mut place, 16), EPS),

@@ -161,8 +161,7 @@ impl Case {
                     let (gate, gate_slack) = gates.product(expert * self.hidden + i, &x);
                     let (up, up_slack) = ups.product(expert * self.hidden + i, &x);
                     // The slopes are at most 1.13; exp has 2 ulp and the error of its argument, which grows with it.
-                    let (active, inner) = activated(self.activation, gate);
-                    let exact = active * up;
+                    let (exact, inner, [active, up]) = activated(self.activation, gate, up);
                     let slack = 1.13 * gate_slack * (up.abs() + up_slack)
                         + active.abs() * up_slack
                         + exact.abs() * ulp * (8.0 + 4.0 * inner.abs())
@@ -283,6 +282,7 @@ fn mixed_formats_and_many_sharers() {
             (Format::Q4_K, Format::Q6_K, 8, 16),
             (Format::Q4_K, Format::Q8_0, 2, 2),
             (Format::Q8_0, Format::Q5_K, 3, 4),
+            (Format::Q5_K, Format::Q5_1, 8, 16),
         ] {
             // Many rows are combined four columns at a time, or eight rows at a time.
             let outputs = if used == 3 { 41 } else { 44 };
@@ -332,6 +332,39 @@ fn dense_layers() {
                 accumulate,
             };
             case.check(&mut place, &[1, 2, 3, 5, 8, 9, 70]);
+        }
+    }
+}
+
+/// Limits that many values are beyond, in kernels of all kinds and numbers of rows.
+#[test]
+fn limits_hold_on_both_sides() {
+    for mut place in places() {
+        for (gate, down) in
+            [(Format::Q4_K, Format::Q6_K), (Format::Q8_0, Format::Q8_0), (Format::BF16, Format::F16)]
+        {
+            for (count, used) in [(5, 2), (0, 0)] {
+                let case = Case {
+                    gate,
+                    down,
+                    cols: 256,
+                    hidden: 256,
+                    outputs: 8,
+                    count,
+                    used,
+                    norm: false,
+                    tuning: Tuning::default(),
+                    activation: Activation::ClampedSilu { limit: 0.75 },
+                    accumulate: true,
+                };
+                case.check(&mut place, &[1, 2, 7, 9, 33]);
+                let setup = case.setup(1);
+                let limited = case.run(&mut place, &setup, 0..1).0;
+                let free = Case { activation: Activation::Silu, ..case };
+                let free = free.run(&mut place, &setup, 0..1).0;
+                assert!(limited.iter().all(|value| value.abs() <= 0.75 * 0.75), "{gate}");
+                assert!(free.iter().filter(|value| value.abs() > 0.75 * 0.75).count() > 10, "{gate}");
+            }
         }
     }
 }
@@ -440,9 +473,9 @@ fn bad_calls_are_refused() {
             .launches(place.info())
             .unwrap_err();
         assert!(matches!(short, CudaError::Contract { what: "hidden values", .. }), "{short}");
-        let data = place.buffer(&[0_u8; 20 * 8 * 256 * 2]);
-        let other = WeightStack::new(Format::Q4_1, 2, 256, 256, data.span()).unwrap();
+        let data = place.buffer(&[0_u8; 84 * 256 * 2]);
+        let other = WeightStack::new(Format::Q2_K, 2, 256, 256, data.span()).unwrap();
         let error = FeedForward { down: other, ..op }.launches(place.info()).unwrap_err();
-        assert_eq!(error.to_string(), "a down projection in Q4_1 cannot be multiplied on a card");
+        assert_eq!(error.to_string(), "a down projection in Q2_K cannot be multiplied on a card");
     }
 }

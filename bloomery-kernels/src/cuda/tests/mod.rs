@@ -7,6 +7,7 @@ mod census;
 mod chosen;
 mod copies;
 mod delta;
+mod delta_channels;
 mod draft;
 mod embed;
 mod experts;

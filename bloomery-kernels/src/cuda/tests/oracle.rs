@@ -6,13 +6,15 @@ use crate::abi::shape::{self, Class};
 use crate::cpu::{Activation, Form, Isa, Quantized};
 
 /// Formats that have products on a card.
-pub(super) const FORMATS: [Format; 9] = [
+pub(super) const FORMATS: [Format; 11] = [
     Format::Q4_K,
     Format::Q5_K,
     Format::Q6_K,
     Format::Q3_K,
     Format::IQ4_XS,
     Format::Q8_0,
+    Format::Q4_1,
+    Format::Q5_1,
     Format::BF16,
     Format::F16,
     Format::F32,
@@ -52,6 +54,8 @@ impl Rows {
         match format {
             Format::Q4_K => add_offsets::<blocks::BlockQ4K>(data, &mut magnitudes),
             Format::Q5_K => add_offsets::<blocks::BlockQ5K>(data, &mut magnitudes),
+            Format::Q4_1 => add_offsets::<blocks::BlockQ4_1>(data, &mut magnitudes),
+            Format::Q5_1 => add_offsets::<blocks::BlockQ5_1>(data, &mut magnitudes),
             _ => {}
         }
         Self { cols, values, magnitudes }
@@ -84,11 +88,17 @@ fn add_offsets<B: Block>(data: &[u8], magnitudes: &mut [f64]) {
     }
 }
 
-/// A gate after its activation, and what its sigmoid was taken of.
-pub(super) fn activated(activation: Activation, z: f64) -> (f64, f64) {
+/// A gate after its activation, times `up`; what its sigmoid was taken of; and the two factors.
+pub(super) fn activated(activation: Activation, z: f64, up: f64) -> (f64, f64, [f64; 2]) {
+    let limit = match activation {
+        Activation::ClampedSilu { limit } => f64::from(limit),
+        _ => f64::INFINITY,
+    };
+    let (z, up) = (z.min(limit), up.clamp(-limit, limit));
     let inner = match activation {
         Activation::GeluTanh => (8.0 / std::f64::consts::PI).sqrt() * (z + 0.044_715 * z.powi(3)),
         _ => z,
     };
-    (z / (1.0 + (-inner).exp()), inner)
+    let active = z / (1.0 + (-inner).exp());
+    (active * up, inner, [active, up])
 }

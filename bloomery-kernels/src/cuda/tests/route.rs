@@ -3,7 +3,7 @@
 use bloomery_gguf::Format;
 
 use super::super::testing::{Place, places};
-use super::super::{CudaError, Route, Scores, Share, Span, Weight};
+use super::super::{CudaError, Route, RouteNorm, Scores, Share, Span, Weight};
 use crate::cpu::testing::{Rng, bits, weights};
 use crate::cpu::{Cpu, Isa, Matrix, Norm, Numerics, Pool, RouterSpec, Routes, Scratch};
 
@@ -14,6 +14,8 @@ struct Case {
     cols: usize,
     format: Format,
     spec: RouterSpec,
+    /// Rows are taken as they are.
+    raw: bool,
     /// Experts whose rows are those of lower ones: ties.
     ties: bool,
     /// Rows that have experts, if not all do.
@@ -42,7 +44,7 @@ fn plain(values: &[f32]) -> Vec<u32> {
 impl Case {
     fn new(count: usize, used: usize, cols: usize, format: Format) -> Self {
         let spec = RouterSpec { scale: 1.5, ..RouterSpec::softmax(used) };
-        Self { count, cols, format, spec, ties: false, live: None }
+        Self { count, cols, format, spec, raw: false, ties: false, live: None }
     }
 
     fn setup(&self, rows: usize) -> Setup {
@@ -70,8 +72,7 @@ impl Case {
                 (place.poison::<u32>(rows * spec.used), place.poison::<f32>(rows * spec.used));
             let op = Route {
                 x: x.span(),
-                norm: (gain.span(), EPS),
-                normed: normed.span(),
+                norm: (!self.raw).then(|| RouteNorm { gain: gain.span(), eps: EPS, normed: normed.span() }),
                 router: router.clone(),
                 spec: *spec,
                 scores: Scores::default(),
@@ -82,10 +83,11 @@ impl Case {
                 scratch: scratch.span(),
             };
             let launches = op.launches(place.info()).unwrap();
-            assert_eq!(launches.len(), if rows > 32 { 3 } else { 1 });
+            let many = if self.raw { 2 } else { 3 };
+            assert_eq!(launches.len(), if rows > 32 { many } else { 1 });
             launches.iter().for_each(|launch| place.run(launch));
             let got = Got {
-                normed: plain(&place.read(&normed)),
+                normed: plain(&place.read(if self.raw { &x } else { &normed })),
                 experts: place.read(&experts),
                 weights: plain(&place.read(&weights)),
             };
@@ -104,8 +106,12 @@ impl Case {
         let name = format!("{rows} rows, {} of {count}, {cols} columns, {format}", spec.used);
         let cpu = Cpu::new(Pool::new(std::num::NonZeroUsize::MIN), Isa::detect(), Numerics::Fast);
         let mut normed = vec![0.0; rows * cols];
-        cpu.rms_norm(&setup.x[..rows * cols], rows, Norm { gain: &setup.gain, eps: EPS }, &mut normed)
-            .unwrap();
+        let (x, norm) = (&setup.x[..rows * cols], Norm { gain: &setup.gain, eps: EPS });
+        if self.raw {
+            normed.copy_from_slice(x);
+        } else {
+            cpu.rms_norm(x, rows, norm, &mut normed).unwrap();
+        }
         let (mut routes, mut scratch) = (Routes::default(), Scratch::default());
         let router = Matrix::new(*format, *count, *cols, &setup.router).unwrap();
         cpu.route(&normed, rows, router, spec, &mut routes, &mut scratch).unwrap();
@@ -151,7 +157,9 @@ fn experts_are_the_cpus() {
     }
     for (mut case, rows) in cases {
         case.check(&case.setup(rows), &case.run(&mut place, &case.setup(rows), rows));
-        (case.ties, case.spec.renormalize) = (true, false);
+        case.raw = true;
+        case.check(&case.setup(rows), &case.run(&mut place, &case.setup(rows), rows));
+        (case.raw, case.ties, case.spec.renormalize) = (false, true, false);
         case.check(&case.setup(rows), &case.run(&mut place, &case.setup(rows), rows));
     }
 }
@@ -159,7 +167,12 @@ fn experts_are_the_cpus() {
 #[test]
 fn a_row_is_routed_alike_among_any_number_of_rows() {
     let mut place = place();
-    for case in [Case::new(17, 8, 132, Format::F32), Case::new(3, 2, 4196, Format::F16)] {
+    let raw = |case| Case { raw: true, ..case };
+    for case in [
+        Case::new(17, 8, 132, Format::F32),
+        Case::new(3, 2, 4196, Format::F16),
+        raw(Case::new(40, 10, 132, Format::BF16)),
+    ] {
         // More than one turn of a block's threads takes many columns.
         let most = 100;
         let setup = case.setup(most);
@@ -245,12 +258,19 @@ fn scores_with_biases_and_groups() {
         (64, 6, false, false, None),
         (160, 6, false, false, Some((8, 3))),
         (256, 8, true, true, Some((8, 4))),
+        (288, 8, true, true, None),
+        (512, 10, false, false, None),
         (64, 8, false, true, Some((32, 5))),
         (30, 2, true, false, Some((15, 1))),
     ] {
-        for (rows, renormalize) in [(1, true), (3, false), (34, true)] {
+        for (rows, renormalize, raw) in
+            [(1, true, false), (3, false, false), (34, true, false), (2, true, true), (33, false, true)]
+        {
             let mut rng = Rng::new(count as u64);
-            let (x, gain) = (rng.normals(rows * cols), rng.normals(cols));
+            let (x, mut gain) = (rng.normals(rows * cols), rng.normals(cols));
+            if raw {
+                gain.fill(1.0);
+            }
             // Logits that are apart.
             let router: Vec<f32> = rng.normals(count * cols).into_iter().map(|v| 0.2 * v).collect();
             let bias: Vec<f32> =
@@ -266,8 +286,11 @@ fn scores_with_biases_and_groups() {
             let bytes: Vec<u8> = router.iter().flat_map(|v| v.to_le_bytes()).collect();
             let op = Route {
                 x: place.buffer(&x).span(),
-                norm: (place.buffer(&gain).span(), EPS),
-                normed: normed.span(),
+                norm: (!raw).then(|| RouteNorm {
+                    gain: place.buffer(&gain).span(),
+                    eps: EPS,
+                    normed: normed.span(),
+                }),
                 router: Weight::new(Format::F32, count, cols, place.buffer(&bytes).span()).unwrap(),
                 spec,
                 scores: scores.clone(),
@@ -285,7 +308,7 @@ fn scores_with_biases_and_groups() {
                 (place.read(&experts), place.read(&weights), place.read(&shares));
             for (row, x) in x.chunks(cols).enumerate() {
                 let square: f64 = x.iter().map(|v| f64::from(*v).powi(2)).sum();
-                let inverse = (square / cols as f64 + f64::from(EPS)).sqrt().recip();
+                let inverse = if raw { 1.0 } else { (square / cols as f64 + f64::from(EPS)).sqrt().recip() };
                 let dot = |w: &[f32]| -> f64 {
                     let value = |((x, gain), w): ((&f32, &f32), &f32)| {
                         f64::from(*x) * f64::from(*gain) * f64::from(*w)
@@ -350,8 +373,7 @@ fn bad_calls_are_refused() {
     };
     let op = Route {
         x: x.span(),
-        norm: (gain.span(), EPS),
-        normed: normed.span(),
+        norm: Some(RouteNorm { gain: gain.span(), eps: EPS, normed: normed.span() }),
         router: matrix(&mut place, Format::F32, 8),
         spec: RouterSpec::softmax(2),
         scores: Scores::default(),
@@ -374,7 +396,8 @@ fn bad_calls_are_refused() {
     let short: Span<u32> = scratch.slice(0..255).unwrap();
     let error = refused(Route { scratch: short, ..op.clone() }, &place);
     assert_eq!(error.to_string(), "route: scratch values is 255, must be at least 256");
-    let error = refused(Route { normed: x.span(), ..op.clone() }, &place);
+    let in_place = RouteNorm { gain: gain.span(), eps: EPS, normed: x.span() };
+    let error = refused(Route { norm: Some(in_place), ..op.clone() }, &place);
     assert_eq!(error.to_string(), "route: normed values is 128, must be apart from x");
     let groups = |count, used| Scores { groups: Some((count, used)), ..Scores::default() };
     let error = refused(Route { scores: groups(8, 2), ..op.clone() }, &place);

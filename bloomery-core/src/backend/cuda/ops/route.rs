@@ -1,8 +1,8 @@
-//! A norm, the router's logits and the experts of every row.
+//! A norm, if there is one, the router's logits and the experts of every row.
 
 use bloomery_gguf::Format;
 use bloomery_kernels::cpu::RouterSpec;
-use bloomery_kernels::cuda::{CudaError, Launch, Route, Scores as CardScores, Share};
+use bloomery_kernels::cuda::{CudaError, Launch, Route, RouteNorm, Scores as CardScores, Share};
 
 use crate::backend::cuda::frame::Frame;
 use crate::backend::cuda::support::without;
@@ -49,7 +49,7 @@ pub(in crate::backend::cuda) fn scratch_len(rows: usize, experts: usize) -> usiz
 pub(in crate::backend::cuda) fn launches(
     frame: &Frame<'_>,
     [x, normed]: [Buffer; 2],
-    norm: Gain,
+    norm: Option<Gain>,
     (router, share): (Routing, Option<VectorId>),
     used: usize,
 ) -> Result<Vec<Launch>, CudaError> {
@@ -63,10 +63,16 @@ pub(in crate::backend::cuda) fn launches(
             Some(Share { gate: frame.model.vector(gate), out })
         }
     };
+    let norm = match norm {
+        None => None,
+        Some(norm) => {
+            let (gain, eps) = frame.model.norm(norm);
+            Some(RouteNorm { gain, eps, normed: frame.span(normed)? })
+        }
+    };
     let route = Route {
         x: frame.span(x)?,
-        norm: frame.model.norm(norm),
-        normed: frame.span(normed)?,
+        norm,
         router: frame.model.matrix(router.weight).clone(),
         spec,
         scores: CardScores {
