@@ -54,7 +54,7 @@ impl Case {
     fn spec(&self) -> HyperSpec<'_> {
         HyperSpec {
             streams: STREAMS,
-            scale: SCALE,
+            scale: &SCALE,
             base: &self.base,
             norm_eps: 1e-5,
             eps: 1e-6,
@@ -109,7 +109,7 @@ impl Case {
             x.chunks(all).flat_map(|row| self.matrix.chunks(all).map(move |w| logit(row, w))).collect();
         cpu.hyper_weights(x, &self.spec(), &mut weights).unwrap();
         let mut out = vec![0.0; x.len() / STREAMS];
-        cpu.hyper_read(x, &weights, &self.spec(), &mut out).unwrap();
+        cpu.hyper_read(x, (&weights, WEIGHTS), STREAMS, &mut out).unwrap();
         [weights, out]
     }
 

@@ -7,8 +7,8 @@ use super::super::{
 use crate::abi::attention::PAGE;
 use crate::cpu::testing::{Rng, bits};
 use crate::cpu::{
-    Cpu, HeadSpec, IndexLayer, IndexLayerMut, IndexQuery, IndexShape, LayerNorm, Masks, Norm, Pairs, Pooling,
-    RopeSpec, RopeTable, RowSlot, RowView,
+    Candidates, Cpu, HeadSpec, IndexLayer, IndexLayerMut, IndexQuery, IndexShape, LayerNorm, Masks, Norm,
+    Pairs, Pooling, RopeSpec, RopeTable, RowSlot, RowView, Seen,
 };
 
 const P: usize = PAGE as usize;
@@ -261,12 +261,13 @@ fn verify(place: &mut Place, case: &Case, lens: &[usize], rows: &Rows) {
         weights: case.gates.then_some(&weights[..]),
         scale: 0.1,
         keep: case.keep,
+        seen: Seen::Positions,
     };
     let views: Vec<RowView<'_>> =
         rows.iter().map(|&(s, p)| RowView { pages: case.line(s), len: p as u32 + 1, mask: None }).collect();
     let mut masks = Masks::default();
     let layer = IndexLayer::new(case.shape(), &values).unwrap();
-    cpu().index_select(&query, &layer, &views, &mut masks).unwrap();
+    cpu().index_select(&query, &layer, &views, &mut masks, Candidates::None).unwrap();
     let words = case.keep + 1;
     let mut others = 0;
     for (i, row) in rows.iter().enumerate() {

@@ -5,7 +5,9 @@ use std::num::NonZeroUsize;
 use super::super::NgramMix;
 use super::super::testing::{Place, places};
 use crate::cpu::testing::{Rng, bits};
-use crate::cpu::{Cpu, DeltaRun, Isa, NgramInput, NgramScratch, NgramWeights, Norm, Numerics, Pool};
+use crate::cpu::{
+    Cpu, DeltaRun, Isa, NgramConv, NgramInput, NgramScratch, NgramWeights, Norm, Numerics, Pool,
+};
 
 const NONE: u32 = u32::MAX;
 const SLOTS: usize = 5;
@@ -60,9 +62,7 @@ impl Layer {
             streams: self.streams,
             key_norm: norm(0),
             query_norm: norm(1),
-            conv_norm: norm(2),
-            conv: &self.conv,
-            dilation: self.dilation,
+            conv: Some(NgramConv { norm: norm(2), taps: &self.conv, dilation: self.dilation }),
         }
     }
 
