@@ -9,6 +9,8 @@
 mod block;
 #[expect(dead_code, reason = "this binary uses a part of it")]
 mod common;
+#[path = "card/long.rs"]
+mod long;
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 

@@ -81,9 +81,11 @@ fn the_example_of_one_architecture_writes_what_its_reference_does() {
     let folder = Folder::new();
     let ids = folder.write("ids.json", fixture["ids"].to_string().as_bytes());
     let words = ["-m", &format!("{name}.gguf"), "--ids", &ids, "-n", "8", "--exact", "--place", "cpu"];
-    let written: Vec<u32> = serde_json::from_str(&run(&example("generate_ds41"), &words).fine()).unwrap();
+    let (written, told) = run(&example("generate_ds41"), &words).told();
+    let written: Vec<u32> = serde_json::from_str(&written).unwrap();
     let expected: Vec<u32> = serde_json::from_value(fixture["greedy"].clone()).unwrap();
     assert_eq!(written, expected[..8]);
+    assert!(told.contains("deepseek41: 7 layers") && told.contains("generation: 8 tokens"), "{told}");
     run(&example("generate_ds41"), &["-m", demo().to_str().unwrap(), "--ids", &ids]).refused(66, "qwen3moe");
 }
 

@@ -9,19 +9,22 @@ use bloomery_core::sampling::Seed;
 use bloomery_core::scheduler::{Event, Job, Pooling, Scheduler, SchedulerOptions, Sink, SinkState};
 use bloomery_core::{Block, Context, Drafts, Engine, Logits, Params, Placement, Turn};
 
-use super::common::{Fixture, all_logits};
+use super::common::{self, Fixture, all_logits};
 use super::{Card, bits, card};
 use joined::{Joined, expected, ids};
 
-const QWEN35: &str = "qwen35moe";
+/// Architectures whose fixtures there are blocks for.
+const ALL: [&str; 3] = ["qwen35moe", "qwen4exp", "glm5next"];
 
-/// Of the fixture with the same trunk, and its texts.
-const TRUNK: &str = "qwen35moe-small-bf16";
+/// The fixture with the same trunk, and its texts.
+fn trunk(arch: &str) -> &'static str {
+    common::ON_CARD.into_iter().find(|name| *name == format!("{arch}-small-bf16")).unwrap()
+}
 
 const BLOCK: Drafts = Drafts::Block(Block { most: 3, priced: false });
 
-fn engine(card: &Card, sessions: usize) -> Engine {
-    let file = Joined::write(QWEN35);
+fn engine(card: &Card, arch: &str, sessions: usize) -> Engine {
+    let file = Joined::write(arch);
     let builder = Engine::builder(file.path()).context(Context::Tokens(512)).placement(Placement::card(0));
     builder.cards(card.cards.clone()).sessions(sessions).plan().unwrap().load(|_| {}).unwrap()
 }
@@ -51,11 +54,15 @@ fn submit(scheduler: &Scheduler, job: impl FnOnce(Box<dyn Sink>) -> Job) -> mpsc
 #[test]
 fn logits_routes_and_states_are_those_without_a_block() {
     let Some(card) = card() else { return };
-    let fixture = Fixture::read(TRUNK);
-    let (with, without) = (engine(&card, 1), card.engine(&fixture, 1));
+    ALL.into_iter().for_each(|arch| alike_without(&card, arch));
+}
+
+fn alike_without(card: &Card, arch: &str) {
+    let fixture = Fixture::read(trunk(arch));
+    let (with, without) = (engine(card, arch, 1), card.engine(&fixture, 1));
     for chunk in [usize::MAX, 20, 1] {
         let [with, without] = [&with, &without].map(|engine| bits(&all_logits(engine, &fixture.ids, chunk)));
-        assert!(with == without, "chunks of {chunk}");
+        assert!(with == without, "{arch} in chunks of {chunk}");
     }
     // Looked at while it runs.
     let [with_routes, routes] = [&with, &without].map(|engine| {
@@ -67,7 +74,7 @@ fn logits_routes_and_states_are_those_without_a_block() {
         );
         turn[0].routes().to_vec()
     });
-    assert_eq!(with_routes, routes);
+    assert_eq!(with_routes, routes, "{arch}");
     let [with, without] = [with, without].map(|engine| {
         let scheduler = Scheduler::new(engine, SchedulerOptions::default()).unwrap();
         let params = greedy(Drafts::Off);
@@ -78,14 +85,18 @@ fn logits_routes_and_states_are_those_without_a_block() {
         let rows = |event| if let Event::Embedding(rows) = event { Some(rows) } else { None };
         bits(&events.iter().find_map(rows).unwrap())
     });
-    assert!(with == without, "hidden states");
+    assert!(with == without, "{arch}: hidden states");
 }
 
 #[test]
 fn texts_are_the_same_with_the_block_on_a_card() {
     let Some(card) = card() else { return };
-    let engine = engine(&card, 1);
-    let prompt = ids(&expected(QWEN35)["ids"]);
+    ALL.into_iter().for_each(|arch| same_texts(&card, arch));
+}
+
+fn same_texts(card: &Card, arch: &str) {
+    let engine = engine(card, arch, 1);
+    let prompt = ids(&expected(arch)["ids"]);
     let mut session = engine.session().unwrap();
     for seed in [None, Some(3)] {
         let mut of = |drafts| {
@@ -102,20 +113,24 @@ fn texts_are_the_same_with_the_block_on_a_card() {
         // The second time its prompt is known, the third its graphs.
         for _ in 0..3 {
             let with = of(BLOCK);
-            assert_eq!(with.0, without.0);
+            assert_eq!(with.0, without.0, "{arch}");
             assert!(with.1 > 48 && without.1 == 0, "{} guesses were checked", with.1);
-            println!("{} of {} guesses were right", with.2, with.1);
+            println!("{arch}: {} of {} guesses were right", with.2, with.1);
         }
-        assert_eq!(of(Drafts::default()).0, without.0);
+        assert_eq!(of(Drafts::default()).0, without.0, "{arch}");
     }
 }
 
 #[test]
 fn streams_with_the_block_say_what_each_says_alone() {
     let Some(card) = card() else { return };
-    let engine = engine(&card, 4);
+    ALL.into_iter().for_each(|arch| streams_alone(&card, arch));
+}
+
+fn streams_alone(card: &Card, arch: &str) {
+    let engine = engine(card, arch, 4);
     // No step has more than 32 rows, where attention rounds otherwise.
-    let all = ids(&expected(QWEN35)["ids"]);
+    let all = ids(&expected(arch)["ids"]);
     let prompts: Vec<&[u32]> = (0..4).map(|i| &all[10 * i..][..5 + i]).collect();
     let alone: Vec<Vec<u32>> = prompts
         .iter()
@@ -142,8 +157,8 @@ fn streams_with_the_block_say_what_each_says_alone() {
             _ => None,
         });
         let progress = outcome.unwrap().progress;
-        assert_eq!(tokens, alone);
+        assert_eq!(tokens, alone, "{arch}");
         assert!(progress.drafted > 0, "{progress:?}");
-        println!("{} of {} guesses were right", progress.accepted, progress.drafted);
+        println!("{arch}: {} of {} guesses were right", progress.accepted, progress.drafted);
     }
 }

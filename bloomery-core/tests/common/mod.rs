@@ -46,12 +46,8 @@ pub(crate) const ON_CARD: [&str; 18] = [
 ];
 
 /// Those that no card runs yet.
-const ON_CPU: [&str; 4] = [
-    "deepseek4-small-bf16",
-    "deepseek4-k-q4_k_m",
-    "deepseek41-small-bf16",
-    "deepseek41-k-q4_k",
-];
+const ON_CPU: [&str; 4] =
+    ["deepseek4-small-bf16", "deepseek4-k-q4_k_m", "deepseek41-small-bf16", "deepseek41-k-q4_k"];
 
 /// Every one.
 pub(crate) fn all() -> impl Iterator<Item = Fixture> {

@@ -54,6 +54,13 @@ impl Ran {
         assert_eq!((self.code, self.stderr.as_str()), (Some(0), ""), "{}", self.stdout);
         self.stdout
     }
+
+    /// It ended well. Returns stdout and stderr.
+    #[track_caller]
+    pub(crate) fn told(self) -> (String, String) {
+        assert_eq!(self.code, Some(0), "{}", self.stderr);
+        (self.stdout, self.stderr)
+    }
 }
 
 /// Runs a program to its end, without input.

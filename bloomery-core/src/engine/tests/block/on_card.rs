@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use super::joined::{Joined, expected, ids};
-use super::{Block, Drafts, Engine, Guess, Numerics, Params, Placement, QWEN35, Session, unsupported};
+use super::{ALL, Block, Drafts, Engine, Guess, Numerics, Params, Placement, QWEN35, Session, unsupported};
 use crate::backend::{Answer, Batch, Readback};
 use crate::engine::{Logits, Readout, Turn};
 use crate::plan::{Cards, Context};
@@ -17,8 +17,8 @@ const CUTS: std::ops::Range<usize> = 1..100;
 /// Guesses upon guesses.
 const CHAIN: usize = 4;
 
-fn engine(sessions: usize, place: Placement, cards: &Cards, numerics: Numerics) -> Engine {
-    let file = Joined::write(QWEN35);
+fn engine(arch: &str, sessions: usize, place: Placement, cards: &Cards, numerics: Numerics) -> Engine {
+    let file = Joined::write(arch);
     let builder = Engine::builder(file.path()).placement(place).cards(cards.clone()).numerics(numerics);
     builder.sessions(sessions).plan().unwrap().load(|_| {}).unwrap()
 }
@@ -96,8 +96,8 @@ fn divergence(a: &[f32], b: &[f32]) -> f64 {
 /// Every guess of a chain that is forced to be the exact one's is nearly the same: medians of the largest difference and of the
 /// divergence are at most those given.
 #[track_caller]
-fn guesses_alike(exact: &Engine, other: &Engine, (most_apart, most_off): (f64, f64)) {
-    let prompt = ids(&expected(QWEN35)["ids"]);
+fn guesses_alike(arch: &str, exact: &Engine, other: &Engine, (most_apart, most_off): (f64, f64)) {
+    let prompt = ids(&expected(arch)["ids"]);
     let (mut apart, mut off, mut same) = (Vec::new(), Vec::new(), 0);
     for after in CUTS.step_by(7) {
         let mut tokens = vec![prompt[after]];
@@ -111,7 +111,7 @@ fn guesses_alike(exact: &Engine, other: &Engine, (most_apart, most_off): (f64, f
         }
     }
     let (all, apart, off) = (apart.len(), median(apart), median(off));
-    let told = format!("{same} of {all} the same, {apart:.2e} apart, divergence {off:.2e}");
+    let told = format!("{arch}: {same} of {all} the same, {apart:.2e} apart, divergence {off:.2e}");
     println!("{told}");
     assert!(apart <= most_apart && off <= most_off && same * 10 >= all * 9, "{told}");
 }
@@ -119,25 +119,31 @@ fn guesses_alike(exact: &Engine, other: &Engine, (most_apart, most_off): (f64, f
 #[test]
 fn rounded_numerics_guess_alike() {
     let none = Cards::none("the CPU is asked for");
-    let on_cpu = |numerics| engine(1, Placement::Cpu, &none, numerics);
-    guesses_alike(&on_cpu(Numerics::Exact), &on_cpu(Numerics::Fast), (2e-3, 1e-7));
+    let on_cpu = |numerics| engine(QWEN35, 1, Placement::Cpu, &none, numerics);
+    guesses_alike(QWEN35, &on_cpu(Numerics::Exact), &on_cpu(Numerics::Fast), (2e-3, 1e-7));
 }
 
 #[test]
 fn a_card_guesses_as_the_cpu_does() {
     let Some(cards) = cards() else { return };
-    let exact = engine(1, Placement::Cpu, &cards, Numerics::Exact);
-    let other = engine(1, Placement::card(0), &cards, Numerics::Fast);
-    assert!(other.has_block());
-    // What logits of whole models of such weights have in `tests/card.rs`.
-    guesses_alike(&exact, &other, (0.05, 2e-4));
+    for arch in ALL {
+        let exact = engine(arch, 1, Placement::Cpu, &cards, Numerics::Exact);
+        let other = engine(arch, 1, Placement::card(0), &cards, Numerics::Fast);
+        assert!(other.has_block());
+        // What logits of whole models of such weights have in `tests/card.rs`.
+        guesses_alike(arch, &exact, &other, (0.05, 2e-4));
+    }
 }
 
 #[test]
 fn guesses_on_a_card_are_the_same_in_company() {
     let Some(cards) = cards() else { return };
-    let engine = engine(4, Placement::card(0), &cards, Numerics::Fast);
-    let prompt = ids(&expected(QWEN35)["ids"]);
+    ALL.into_iter().for_each(|arch| same_in_company(arch, &cards));
+}
+
+fn same_in_company(arch: &str, cards: &Cards) {
+    let engine = engine(arch, 4, Placement::card(0), cards, Numerics::Fast);
+    let prompt = ids(&expected(arch)["ids"]);
     let cuts = [5, 64, 65, 98];
     let mut sessions = cuts.map(|after| begun(&engine, &prompt[..after]));
     let alone: Vec<Vec<u32>> = sessions
@@ -162,7 +168,7 @@ fn guesses_on_a_card_are_the_same_in_company() {
                 .collect();
             let found = engine.guess(&mut guesses).unwrap();
             for ((found, alone), most) in found.iter().zip(&alone).zip(most) {
-                assert_eq!(found[..], alone[..most]);
+                assert_eq!(found[..], alone[..most], "{arch}");
             }
         }
     }
@@ -176,8 +182,12 @@ fn guesses_on_a_card_are_the_same_in_company() {
 #[test]
 fn however_a_prompt_is_cut_the_card_knows_all_of_it() {
     let Some(cards) = cards() else { return };
-    let engine = engine(1, Placement::card(0), &cards, Numerics::Fast);
-    let prompt = ids(&expected(QWEN35)["ids"]);
+    ALL.into_iter().for_each(|arch| knows_all(arch, &cards));
+}
+
+fn knows_all(arch: &str, cards: &Cards) {
+    let engine = engine(arch, 1, Placement::card(0), cards, Numerics::Fast);
+    let prompt = ids(&expected(arch)["ids"]);
     let mut whole = vec![prompt[90]];
     let rows = chain(&mut begun(&engine, &prompt[..90]), &mut whole);
     for piece in [1, 7, 40] {
@@ -186,15 +196,15 @@ fn however_a_prompt_is_cut_the_card_knows_all_of_it() {
             session.prefill(tokens).unwrap();
         }
         let off = rows.iter().zip(chain(&mut session, &mut whole)).map(|(a, b)| divergence(a, &b));
-        assert!(median(off.collect()) <= 2e-4, "pieces of {piece}");
+        assert!(median(off.collect()) <= 2e-4, "{arch} in pieces of {piece}");
     }
 }
 
 /// A fork that goes another way leaves the original's guesses alone, and a snapshot brings them along.
 #[track_caller]
-fn guesses_stay(build: impl Fn() -> Engine) {
+fn guesses_stay(arch: &str, build: impl Fn() -> Engine) {
     let engine = build();
-    let prompt = ids(&expected(QWEN35)["ids"]);
+    let prompt = ids(&expected(arch)["ids"]);
     let guess = |session: &mut Session| {
         session.engine.clone().guess(&mut [Guess::new(session, prompt[70], CHAIN)]).unwrap().remove(0)
     };
@@ -216,9 +226,12 @@ fn guesses_stay(build: impl Fn() -> Engine) {
 #[test]
 fn forks_and_snapshots_keep_what_guesses_go_on_from() {
     let none = Cards::none("the CPU is asked for");
-    guesses_stay(|| engine(2, Placement::Cpu, &none, Numerics::Fast));
-    let Some(cards) = cards() else { return };
-    guesses_stay(|| engine(2, Placement::card(0), &cards, Numerics::Fast));
+    let cards = cards();
+    for arch in ALL {
+        guesses_stay(arch, || engine(arch, 2, Placement::Cpu, &none, Numerics::Fast));
+        let Some(cards) = &cards else { continue };
+        guesses_stay(arch, || engine(arch, 2, Placement::card(0), cards, Numerics::Fast));
+    }
 }
 
 /// Microseconds of a pass of the block, and of steps, of the model `block.gguf` in the working directory.
