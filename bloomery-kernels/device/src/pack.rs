@@ -102,6 +102,9 @@ unsafe fn with_minimums(format: u32, row: Row, c: u32, first: u32) -> u32 {
         let [low, high] = [row.bytes(low, 4), row.bytes(high, 4)].map(|word| word >> shift & 0x0f0f_0f0f);
         return low | high << 4;
     }
+    if format == Q4_1 {
+        return 0;
+    }
     let (mut word, mut block) = (0, 0);
     while block < 8 {
         let bits = row.bytes(bytes * block + 4, 4) >> first;

@@ -8,7 +8,7 @@
 //!
 //! The lanes of a row take units in turn, so the order of a row's float sums depends on its length only.
 
-use super::formats::{BF16, F16, F32, IQ4_XS, Q3_K, Q4_1, Q4_K, Q5_1, Q5_K, Q6_K, Q8_0};
+use super::formats::{BF16, F16, F32, IQ4_XS, Q3_K, Q4_K, Q5_1, Q5_K, Q6_K, Q8_0};
 use super::tiles::kept;
 
 /// What products of a format multiply with.
@@ -62,7 +62,7 @@ impl Class {
 pub const fn class(format: u32) -> Option<Class> {
     match kept(format) {
         Q3_K | Q4_K | Q5_K | Q6_K | IQ4_XS => Some(Class::Wide),
-        Q8_0 | Q4_1 | Q5_1 => Some(Class::Narrow),
+        Q8_0 | Q5_1 => Some(Class::Narrow),
         F32 | F16 | BF16 => Some(Class::Float),
         _ => None,
     }
@@ -77,7 +77,6 @@ const fn block_bytes(format: u32) -> u32 {
         Q6_K => 210,
         IQ4_XS => 136,
         Q8_0 => 34,
-        Q4_1 => 20,
         Q5_1 => 24,
         F32 => 32,
         _ => 16,
@@ -89,7 +88,6 @@ const fn block_bytes(format: u32) -> u32 {
 pub const fn alignment(format: u32) -> u32 {
     match format {
         Q3_K | Q6_K | Q8_0 => 2,
-        Q4_1 => 4,
         IQ4_XS | Q5_1 => 8,
         _ => 16,
     }
@@ -189,7 +187,7 @@ mod tests {
 
     #[test]
     fn rows_are_cut_completely() {
-        for format in [F32, F16, BF16, Q8_0, Q4_1, Q5_1, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_XS] {
+        for format in [F32, F16, BF16, Q8_0, Q5_1, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_XS] {
             let class = class(format).unwrap();
             for blocks in 1..300 {
                 let cols = blocks * class.block();

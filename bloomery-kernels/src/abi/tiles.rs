@@ -15,11 +15,11 @@
 //!          of 4 values in its low half, of the values
 //!          16 places on in its high half
 //! Q8_0     8: the 32 values of a block                     d, 2 bytes for each of 8 blocks of a row
-//! Q4_1     4 as Q4_K, of two blocks each                   d, as Q8_0; then m
-//! Q5_1     4 as Q4_1, 1: fifth bits, as Q5_K               d and m, as Q4_1
+//! Q5_1     4 as Q4_K, of two blocks each, 1: fifth bits    d, as Q8_0; then m
 //! ```
 //!
-//! Blocks of 32 values whose values are whole multiples of one scale lie there as [`Q8_0`], which has every such value exactly.
+//! Blocks of 32 values whose values are whole multiples of one scale lie there as [`Q8_0`], which has every such value exactly, and
+//! Q4_1 as [`Q5_1`].
 
 use super::formats::{IQ4_NL, IQ4_XS, Q3_K, Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0};
 
@@ -35,6 +35,7 @@ pub const CHUNK: u32 = 512;
 pub const fn kept(format: u32) -> u32 {
     match format {
         Q4_0 | Q5_0 | IQ4_NL => Q8_0,
+        Q4_1 => Q5_1,
         format => format,
     }
 }
@@ -44,6 +45,7 @@ pub const fn kept(format: u32) -> u32 {
 pub const fn part_bytes(format: u32) -> u32 {
     match format {
         Q4_0 | IQ4_NL => 8 * 18,
+        Q4_1 => 8 * 20,
         Q5_0 => 8 * 22,
         format => tile_bytes(format) / TILE_ROWS,
     }
@@ -59,7 +61,6 @@ pub const fn tile_bytes(format: u32) -> u32 {
         Q6_K => 210,
         IQ4_XS => 136,
         Q8_0 => 8 * 34,
-        Q4_1 => 8 * 20,
         Q5_1 => 8 * 24,
         _ => 0,
     }
@@ -70,7 +71,7 @@ pub const fn tile_bytes(format: u32) -> u32 {
 pub const fn chunks(format: u32) -> u32 {
     match kept(format) {
         Q3_K => 3,
-        Q4_K | Q4_1 | IQ4_XS => 4,
+        Q4_K | IQ4_XS => 4,
         Q5_K | Q5_1 => 5,
         Q6_K => 6,
         Q8_0 => 8,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::activated::Activated;
 use super::few;
+use super::formats::gates;
 use super::many;
 use super::memory::Allocation;
 use super::module::{EXPERTS_FLOAT, Entry};
@@ -179,6 +180,9 @@ impl FeedForward {
         })?;
         let classes = [gate.product("a gate")?.class, down.product("a down projection")?.class];
         up.product("an up projection")?;
+        if !gates(gate.format()) {
+            return Err(CudaError::NoProduct { what: "a gate", format: gate.format() });
+        }
         if up.format() != gate.format() {
             return Err(CudaError::NoProduct {
                 what: "an up projection beside a gate of another format",

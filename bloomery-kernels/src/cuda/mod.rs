@@ -72,7 +72,7 @@ pub use draft::{Carry, Pair};
 pub use embed::Embed;
 pub use error::CudaError;
 pub use experts::{FeedForward, Routed};
-pub use formats::{embeds, multiplies};
+pub use formats::{embeds, gates, multiplies};
 pub use gate::Gate;
 pub use graph::Graph;
 pub use heads::{HeadWeights, PerHead};

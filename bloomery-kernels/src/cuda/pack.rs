@@ -36,7 +36,7 @@ impl Pack {
         tile_bytes(format.id()) != 0
     }
 
-    /// The format that a matrix has in tiles: its own, or Q8_0 for other blocks of 32 whole multiples of a scale.
+    /// The format that a matrix has in tiles: its own, or Q8_0 for other blocks of 32 whole multiples of a scale, or Q5_1 for Q4_1.
     #[must_use]
     pub fn kept(format: Format) -> Format {
         Format::from_id(kept(format.id())).unwrap_or(format)

@@ -2,7 +2,7 @@
 
 use bloomery_gguf::Gguf;
 use bloomery_kernels::cpu::{KvType, Numerics};
-use bloomery_kernels::cuda::{TILE_ROWS, embeds, multiplies};
+use bloomery_kernels::cuda::{TILE_ROWS, embeds, gates, multiplies};
 
 use super::load::{stack_uses, stored_bytes, uses};
 use super::ops::{add_norm, attend, carry, delta, index, ngrams, pair, per_head, rope, route, streams};
@@ -221,6 +221,9 @@ fn scattered(weight: &Packed<'_>) -> Option<String> {
 
 /// One kernel reads both.
 fn alike(gate: &Packed<'_>, up: &Packed<'_>) -> Option<String> {
+    if !gates(gate.format) {
+        return Some(without(gate, "gate"));
+    }
     let text = || format!("`{}` is stored as {}, `{}` as {}", gate.name, gate.format, up.name, up.format);
     (gate.format != up.format).then(text)
 }

@@ -157,7 +157,7 @@ pub(crate) unsafe fn down<const BESIDE: bool>(args: DownArgs) {
         while turns.group < turns.all {
             let network = turns.network();
             let (format, scales) = (network.down.format, network.scales);
-            let raw = load(format, ring.take());
+            let raw = load::<true>(format, ring.take());
             ring.give_back(&mut supply);
             let (group, rows, sums) = if !BESIDE || turns.group < count {
                 (groups.get(turns.group), rows[0], sums[0])
@@ -167,7 +167,7 @@ pub(crate) unsafe fn down<const BESIDE: bool>(args: DownArgs) {
             let t = 2 * (lane() % 4);
             let members = [group.member(t), group.member(t + 1)];
             let x = columns(rows.layout, rows.at, group.member(lane() / 4), members).of_block(turns.block);
-            sums.put_members(turns.block, &group, multiply(format, scales, &raw, x));
+            sums.put_members(turns.block, &group, multiply::<true>(format, scales, &raw, x));
             turns.step();
         }
         barrier();

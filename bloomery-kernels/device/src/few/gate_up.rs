@@ -4,7 +4,7 @@
 //! experts, which needs nothing of theirs, has blocks behind theirs.
 
 use super::super::abi::few::{GateUp, GateUpArgs, RESULT, Stack, gate_up_places};
-use super::super::abi::formats::{Q4_1, Q5_1, Q8_0};
+use super::super::abi::formats::Q8_0;
 use super::super::abi::rounded::Layout;
 use super::super::groups::{Group, Groups};
 use super::super::math::gated;
@@ -100,7 +100,7 @@ pub(crate) unsafe fn gate_up<const BESIDE: bool>(args: GateUpArgs) {
     let GateUpArgs { x, gain, eps, cols, tokens, .. } = args;
     let routes = network.routes;
     // Of the format rather than the arguments: a register less.
-    let scales = if matches!(network.gate.format, Q8_0 | Q5_1 | Q4_1) { 8 } else { 1 };
+    let scales = if network.gate.format == Q8_0 { 8 } else { 1 };
     let layout = Layout { blocks: cols.div_ceil(256), scales, rows: tokens };
     let (at, places) = (shared_base(), gate_up_places(layout, args.round));
     let source = Source { x, gain, up: 0, act: 0, limit: f32::INFINITY, eps, cols };
@@ -150,9 +150,9 @@ pub(crate) unsafe fn gate_up<const BESIDE: bool>(args: GateUpArgs) {
                 let mut matrix = 0;
                 while matrix < 2 {
                     let format = turns.network().gate.format;
-                    let raw = load(format, ring.take());
+                    let raw = load::<false>(format, ring.take());
                     ring.give_back(&mut supply);
-                    sums.put(2 * turns.block + matrix, multiply(format, scales, &raw, x));
+                    sums.put(2 * turns.block + matrix, multiply::<false>(format, scales, &raw, x));
                     matrix += 1;
                 }
                 turns.block += warps();

@@ -135,11 +135,11 @@ pub(crate) unsafe fn project_block(args: ProjectArgs, block: u32, blocks: u32) {
         let results = Sums { at: at + places.results + odd * places.round_bytes, tokens };
         while turns.in_round() {
             let format = part_of(&args, turns.first + turns.row).0.format;
-            let raw = load(format, ring.take());
+            let raw = load::<true>(format, ring.take());
             ring.give_back(&mut supply);
             results.put(
                 turns.row * across + turns.block,
-                multiply(format, scales, &raw, x.of_block(turns.block)),
+                multiply::<true>(format, scales, &raw, x.of_block(turns.block)),
             );
             turns.step();
         }

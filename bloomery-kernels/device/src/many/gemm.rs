@@ -13,7 +13,7 @@ use super::super::simt::{
     ld_global_f32, ld_global_u32, ld_shared_u32, release_successor, shared_base, st_global_f32,
     st_shared_u32, thread, threads, uniform_warp,
 };
-use super::super::tiles::{Columns, IQ4XS, Q3K, Q4_1, Q4K, Q5_1, Q5K, Q6K, Q8_0, Tile, Unpacked, product};
+use super::super::tiles::{Columns, IQ4XS, Q3K, Q4K, Q5_1, Q5K, Q6K, Q8_0, Tile, Unpacked, product};
 
 /// Operands of 8 rows of activations.
 const OPERANDS: usize = COLUMNS as usize / 8;
@@ -238,7 +238,6 @@ pub(crate) unsafe fn products(args: ProductArgs) {
     let sums = match part.format {
         formats::Q8_0 => sums::<Q8_0>(&args, &padded, stages, warp),
         formats::Q5_1 => sums::<Q5_1>(&args, &padded, stages, warp),
-        formats::Q4_1 => sums::<Q4_1>(&args, &padded, stages, warp),
         formats::Q5_K => sums::<Q5K>(&args, &padded, stages, warp),
         formats::Q6_K => sums::<Q6K>(&args, &padded, stages, warp),
         formats::Q3_K => sums::<Q3K>(&args, &padded, stages, warp),

@@ -9,7 +9,7 @@ mod iq4;
 mod k3;
 mod k45;
 mod k6;
-mod q1;
+mod q5;
 mod q8;
 
 use super::abi::formats;
@@ -72,7 +72,7 @@ pub(crate) use iq4::IQ4XS;
 pub(crate) use k3::Q3K;
 pub(crate) use k6::Q6K;
 pub(crate) use k45::{Q4K, Q5K};
-pub(crate) use q1::{Q4_1, Q5_1};
+pub(crate) use q5::Q5_1;
 pub(crate) use q8::Q8_0;
 
 /// Chunks `0..N` of the tile at `at`.
@@ -160,6 +160,34 @@ impl Columns {
     }
 }
 
+/// Half-precision number `s` of eight.
+#[inline(always)]
+fn half_of(words: [u32; 4], s: usize) -> f32 {
+    half((words[s / 2] >> (16 * (s % 2))) as u16)
+}
+
+/// [`product`] of a tile with minimums of 32 values, in the kernels of few rows, which have fewer registers left: activations are loaded
+/// one by one.
+#[inline(always)]
+unsafe fn product_of_few(tile: &Unpacked, x: Columns) -> [f32; 4] {
+    let (mut out, mut s) = ([0.0; 4], 0);
+    while s < 8 {
+        let b = ld_shared_u32x2(x.values + 64 * (s as u32 / 2) + 8 * (s as u32 % 2));
+        let (c, sums) = (mma_s8_32(tile.a[s], b), mma_s8_32([0x0101_0101; 4], b));
+        let at = 4 * s as u32;
+        let scales = [ld_shared_f32(x.scales[0] + at), ld_shared_f32(x.scales[1] + at)];
+        let mut i = 0;
+        while i < 4 {
+            let (d, m) = (half_of(tile.scales[i / 2], s), half_of(tile.mins[i / 2], s));
+            out[i] = fma(d * scales[i % 2], c[i] as f32, out[i]);
+            out[i] = fma(m * scales[i % 2], sums[i % 2] as f32, out[i]);
+            i += 1;
+        }
+        s += 1;
+    }
+    out
+}
+
 /// What the tile adds to rows g (columns 2 t, 2 t + 1) and g + 8 of the sums.
 ///
 /// # Safety
@@ -187,11 +215,10 @@ pub(crate) unsafe fn product<F: Tile>(tile: &Unpacked, x: Columns) -> [f32; 4] {
             let scales = [ld_shared_f32(x.scales[0] + at), ld_shared_f32(x.scales[1] + at)];
             let mut i = 0;
             while i < 4 {
-                let of_block = |word: u32| half(if s % 2 == 0 { word as u16 } else { (word >> 16) as u16 });
-                let d = of_block(tile.scales[i / 2][s / 2]);
+                let d = half_of(tile.scales[i / 2], s);
                 out[i] = fma(d * scales[i % 2], c[i] as f32, out[i]);
                 if matches!(F::SCALING, Scaling::FloatMinimum) {
-                    let m = of_block(tile.mins[i / 2][s / 2]);
+                    let m = half_of(tile.mins[i / 2], s);
                     out[i] = fma(m * scales[i % 2], sums[i] as f32, out[i]);
                 }
                 i += 1;
@@ -274,17 +301,18 @@ macro_rules! by_format {
     };
 }
 
-/// Loads this lane's part of the tile at `at` of shared memory.
+/// Loads this lane's part of the tile at `at` of shared memory. `MINIMUMS`: Q5_1 is among the formats, which gates do without: their
+/// kernels have no registers left.
 ///
 /// # Safety
 /// A tile of the format is there, as [`Tile::load`] wants it.
 #[inline(always)]
-pub(crate) unsafe fn load(format: u32, at: u32) -> Raw {
-    match format {
-        formats::Q8_0 => return Q8_0::load(at),
-        formats::Q5_1 => return Q5_1::load(at),
-        formats::Q4_1 => return Q4_1::load(at),
-        _ => {}
+pub(crate) unsafe fn load<const MINIMUMS: bool>(format: u32, at: u32) -> Raw {
+    if MINIMUMS && format == formats::Q5_1 {
+        return Q5_1::load(at);
+    }
+    if format == formats::Q8_0 {
+        return Q8_0::load(at);
     }
     by_format!(format, F => F::load(at))
 }
@@ -294,13 +322,17 @@ pub(crate) unsafe fn load(format: u32, at: u32) -> Raw {
 /// # Safety
 /// Every lane gets here; `raw` is of the format, which wants `scales` scales of a block, and the activations are there.
 #[inline(always)]
-pub(crate) unsafe fn multiply(format: u32, scales: u32, raw: &Raw, x: Columns) -> [f32; 4] {
+pub(crate) unsafe fn multiply<const MINIMUMS: bool>(
+    format: u32,
+    scales: u32,
+    raw: &Raw,
+    x: Columns,
+) -> [f32; 4] {
+    if MINIMUMS && format == formats::Q5_1 {
+        return product_of_few(&Q5_1::unpack(raw), x);
+    }
     if scales == 8 {
-        return match format {
-            formats::Q5_1 => product::<Q5_1>(&Q5_1::unpack(raw), x),
-            formats::Q4_1 => product::<Q4_1>(&Q4_1::unpack(raw), x),
-            _ => product::<Q8_0>(&Q8_0::unpack(raw), x),
-        };
+        return product::<Q8_0>(&Q8_0::unpack(raw), x);
     }
     by_format!(format, F => product::<F>(&F::unpack(raw), x))
 }

@@ -3,7 +3,7 @@
 use bloomery_gguf::Format;
 
 use super::super::testing::{Place, places};
-use super::super::{CudaError, FeedForward, Routed, Tuning, WeightStack};
+use super::super::{CudaError, FeedForward, Routed, Tuning, WeightStack, gates};
 use super::oracle::{FORMATS, Rows, activated, class, rounded};
 use crate::abi::shape::Class;
 use crate::cpu::testing::{Rng, bits, weights};
@@ -257,7 +257,7 @@ fn experts_of_every_format() {
         for format in FORMATS {
             for (i, &[cols, hidden, outputs]) in shapes(class(format), &place).iter().enumerate() {
                 let case = Case {
-                    gate: format,
+                    gate: if gates(format) { format } else { Format::Q8_0 },
                     down: format,
                     cols,
                     hidden,
@@ -475,6 +475,10 @@ fn bad_calls_are_refused() {
         assert!(matches!(short, CudaError::Contract { what: "hidden values", .. }), "{short}");
         let data = place.buffer(&[0_u8; 84 * 256 * 2]);
         let other = WeightStack::new(Format::Q2_K, 2, 256, 256, data.span()).unwrap();
+        let [gate, up] = [0, 1]
+            .map(|seed| place.stack(Format::Q5_1, 2, 256, 256, &weights(Format::Q5_1, 2 * 256 * 256, seed)));
+        let error = FeedForward { gate, up, ..op.clone() }.launches(place.info()).unwrap_err();
+        assert_eq!(error.to_string(), "a gate in Q5_1 cannot be multiplied on a card");
         let error = FeedForward { down: other, ..op }.launches(place.info()).unwrap_err();
         assert_eq!(error.to_string(), "a down projection in Q2_K cannot be multiplied on a card");
     }

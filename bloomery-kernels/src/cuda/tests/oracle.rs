@@ -6,14 +6,13 @@ use crate::abi::shape::{self, Class};
 use crate::cpu::{Activation, Form, Isa, Quantized};
 
 /// Formats that have products on a card.
-pub(super) const FORMATS: [Format; 11] = [
+pub(super) const FORMATS: [Format; 10] = [
     Format::Q4_K,
     Format::Q5_K,
     Format::Q6_K,
     Format::Q3_K,
     Format::IQ4_XS,
     Format::Q8_0,
-    Format::Q4_1,
     Format::Q5_1,
     Format::BF16,
     Format::F16,
@@ -54,7 +53,6 @@ impl Rows {
         match format {
             Format::Q4_K => add_offsets::<blocks::BlockQ4K>(data, &mut magnitudes),
             Format::Q5_K => add_offsets::<blocks::BlockQ5K>(data, &mut magnitudes),
-            Format::Q4_1 => add_offsets::<blocks::BlockQ4_1>(data, &mut magnitudes),
             Format::Q5_1 => add_offsets::<blocks::BlockQ5_1>(data, &mut magnitudes),
             _ => {}
         }

@@ -31,6 +31,25 @@ fn whole_multiples_of_a_scale_become_bytes_with_the_same_scale() {
     }
 }
 
+#[test]
+fn nibbles_with_a_minimum_are_five_bits_without_the_fifth() {
+    for mut place in places() {
+        for (count, rows, cols) in [(1, 16, 256), (3, 17, 288), (2, 5, 32)] {
+            let data = weights(Format::Q4_1, count * rows * cols, 5);
+            let wanted =
+                data.chunks(20).flat_map(|block| [&block[..4], &[0; 4], &block[4..]].concat()).collect();
+            let [found, wanted] = [(Format::Q4_1, data), (Format::Q5_1, wanted)].map(|(format, data)| {
+                let from = place.buffer(&data).span();
+                let to = place.poison::<u8>(Pack::bytes(format, count, rows, cols));
+                let pack = Pack { format, count, rows, cols, from, to: to.span() };
+                place.run(&pack.launch(place.info()).unwrap());
+                place.read(&to)
+            });
+            assert!(found == wanted, "{count} of {rows} x {cols}");
+        }
+    }
+}
+
 /// The same values as Q8_0.
 fn as_bytes(format: Format, data: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
