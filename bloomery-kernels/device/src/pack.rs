@@ -125,11 +125,11 @@ unsafe fn word(format: u32, i: u32, row: impl Fn(u32) -> Row) -> u32 {
     if i < heads {
         let (c, lane, w) = (i / 128, i % 128 / 4, i % 4);
         let (row, t) = (row(lane / 4 + 8 * (w / 2)), lane % 4);
-        if kept(format) != format {
-            return units(format, row, c, 16 * (w % 2) + 4 * t);
-        }
         if matches!(format, Q4_1 | Q5_1) {
             return with_minimums(format, row, c, 16 * (w % 2) + 4 * t);
+        }
+        if kept(format) != format {
+            return units(format, row, c, 16 * (w % 2) + 4 * t);
         }
         if format == IQ4_XS {
             return unzip(row.bytes(8 + 32 * c + 16 * (w % 2) + 4 * t, 4));
