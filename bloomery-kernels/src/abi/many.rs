@@ -95,11 +95,15 @@ pub struct CombineArgs {
     pub used: u32,
     /// Experts of the layer: a slot with another number is left out.
     pub count: u32,
+    /// Not 0: replaces `out` instead of adding to it.
+    pub replace: u32,
+    /// Zero.
+    pub padding: u32,
 }
 
 const _: () = assert!(size_of::<RoundArgs>() == 72 && align_of::<RoundArgs>() == 8);
 const _: () = assert!(size_of::<ProductArgs>() == 96 + 56 * PARTS && align_of::<ProductArgs>() == 8);
-const _: () = assert!(size_of::<CombineArgs>() == 48 && align_of::<CombineArgs>() == 8);
+const _: () = assert!(size_of::<CombineArgs>() == 56 && align_of::<CombineArgs>() == 8);
 
 /// How a block of the rows of activations lies in shared memory.
 #[must_use]

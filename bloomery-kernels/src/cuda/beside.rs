@@ -4,8 +4,8 @@ use super::few::{self, Network, Networks};
 use super::{CudaError, DeviceInfo, FeedForward, Launch};
 use crate::abi::shape::Class;
 
-/// Adds `network`'s result to `out`, then the sum of `experts`: the same bits as the launches of both in that order. For few rows
-/// and weights in tiles, and where shared memory has room for both, no more launches than the experts' alone.
+/// Adds `network`'s result to `out`, or replaces it, then adds the sum of `experts`: the same bits as the launches of both in that order.
+/// For few rows and weights in tiles, and where shared memory has room for both, no more launches than the experts' alone.
 #[derive(Debug, Clone)]
 pub struct Beside {
     /// Chosen for each row.
@@ -42,9 +42,10 @@ impl Beside {
         CudaError::require(KERNEL, "its hidden values", other, apart, || {
             "apart from the experts'".to_owned()
         })?;
-        let adds =
-            experts.accumulate && network.accumulate && experts.norm.is_none() && network.norm.is_none();
-        CudaError::require(KERNEL, "what replaces or is normalised", 1, adds, || "0".to_owned())?;
+        let adds = experts.accumulate && experts.norm.is_none() && network.norm.is_none();
+        CudaError::require(KERNEL, "experts that replace, or what is normalised", 1, adds, || {
+            "0".to_owned()
+        })?;
         CudaError::equal(KERNEL, "its slots", network.used() as u64, 1)?;
         CudaError::equal(KERNEL, "its matrices", network.gate.count() as u64, 1)?;
         require("its columns", network.gate.cols(), network.gate.cols() == experts.gate.cols())?;

@@ -174,10 +174,6 @@ impl FeedForward {
         let (gate, up, down) = (&self.gate, &self.up, &self.down);
         let known = Activated::new(self.activation).is_some();
         CudaError::require(KERNEL, "activations without a kernel", 1, known, || "0".to_owned())?;
-        let adds = self.accumulate || self.routed.is_none();
-        CudaError::require(KERNEL, "outputs of routed experts that are replaced", 1, adds, || {
-            "0".to_owned()
-        })?;
         let classes = [gate.product("a gate")?.class, down.product("a down projection")?.class];
         up.product("an up projection")?;
         if !gates(gate.format()) {

@@ -148,9 +148,6 @@ impl Check<'_> {
             }
             Op::RopeAppend { attention, .. } => rope::unsupported(&self.program.attentions[attention.0]),
             Op::AddNorm { x, .. } => add_norm::unsupported(*x),
-            Op::Gated { gated, .. } if gated.share.is_some() && !gated.accumulate => {
-                Some("a shared expert whose result is not added".to_owned())
-            }
             Op::Gated { gated, .. } => {
                 let ids = [gated.gate, gated.up, gated.down];
                 ids.iter()

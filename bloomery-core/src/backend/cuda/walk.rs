@@ -54,7 +54,7 @@ pub(super) fn guess(frame: &Frame<'_>, goes_on: bool) -> Result<Vec<Stage>, Cuda
 fn walk<'a>(frame: &Frame<'_>, ops: impl Iterator<Item = &'a Op> + Clone) -> Result<Vec<Stage>, CudaError> {
     let mut ops = ops.peekable();
     let mut stages = Vec::new();
-    let (mut used_now, mut layer) = (1, 0);
+    let (mut used_now, mut layer, mut first) = (1, 0, None);
     while let Some(op) = ops.next() {
         if let Some((residual, count)) = Residual::of(std::iter::once(op).chain(ops.clone())) {
             stages.extend(residual.stages(frame)?);
@@ -97,11 +97,18 @@ fn walk<'a>(frame: &Frame<'_>, ops: impl Iterator<Item = &'a Op> + Clone) -> Res
                 used_now = *used;
                 stages.push(Stage { routed, ..Stage::new("route", launches) });
             }
+            // A network that replaces what experts add to comes before them.
+            Op::Gated { normed, gated, out } if is_before_experts(gated, (*normed, *out), ops.peek()) => {
+                first = Some(gated);
+            }
             Op::Experts { normed, experts, out } => {
-                let beside = ops.peek().and_then(|op| beside(op, *normed, *out));
-                if beside.is_some() {
-                    ops.next();
-                }
+                let beside = first.take().or_else(|| {
+                    let found = ops.peek().and_then(|op| beside(op, *normed, *out));
+                    if found.is_some() {
+                        ops.next();
+                    }
+                    found
+                });
                 match frame.hosted {
                     None => {
                         let to = (beside, *out);
@@ -206,6 +213,12 @@ fn beside(op: &Op, rows: Buffer, to: Buffer) -> Option<&Gated> {
     }
 }
 
+/// Whether a network only replaces what experts of the same rows add to next.
+fn is_before_experts(network: &Gated, (rows, to): (Buffer, Buffer), next: Option<&&Op>) -> bool {
+    let experts = matches!(next, Some(Op::Experts { normed, out, .. }) if *normed == rows && *out == to);
+    experts && !network.accumulate
+}
+
 /// The gate of a network beside the experts of the route that `ops` follow.
 fn share_of<'a>(ops: impl Iterator<Item = &'a Op>, rows: Buffer) -> Option<VectorId> {
     ops.take_while(|op| !matches!(op, Op::Route { .. })).find_map(|op| match op {
@@ -274,6 +287,9 @@ mod tests {
                 layers += 1;
                 found.extend(beside(&ops[1], *normed, *out).copied());
             }
+            if let Op::Gated { normed, gated, out } = &ops[0] {
+                found.extend(is_before_experts(gated, (*normed, *out), Some(&&ops[1])).then_some(*gated));
+            }
         }
         (layers, found)
     }
@@ -284,6 +300,8 @@ mod tests {
             ("qwen35moe-k-q4_k_m", true),
             ("qwen35moe-small-bf16", true),
             ("deepseek2-k-q4_k_m", true),
+            ("qwen4exp-k-q4_k_m", true),
+            ("glm5next-k-q4_k_m", true),
             ("qwen3moe-k-q4_k_m", false),
         ] {
             let plan = plan(name);
@@ -291,9 +309,10 @@ mod tests {
             assert!(layers > 0, "{name}");
             assert_eq!(found.len(), if shared { layers } else { 0 }, "{name}");
             // None is left over that has a share of a route before it.
-            let lonely = plan.program.ops.windows(2).filter(|ops| match ops {
-                [before, Op::Gated { gated, .. }] => {
-                    gated.share.is_some() && !matches!(before, Op::Experts { .. })
+            let lonely = plan.program.ops.windows(3).filter(|ops| match ops {
+                [before, Op::Gated { gated, .. }, after] => {
+                    gated.share.is_some()
+                        && ![before, after].iter().any(|op| matches!(op, Op::Experts { .. }))
                 }
                 _ => false,
             });
@@ -318,14 +337,18 @@ mod tests {
     /// Experts and the network beside them are under way at once: what they work with is apart.
     #[test]
     fn both_have_room_at_once() {
-        for name in ["qwen35moe-k-q4_k_m", "deepseek2-k-q4_k_m"] {
+        for name in ["qwen35moe-k-q4_k_m", "deepseek2-k-q4_k_m", "qwen4exp-k-q4_k_m", "glm5next-k-q4_k_m"] {
             let plan = plan(name);
             for rows in [1, 8, 600] {
                 let (program, weights) = (&plan.program, &plan.weights);
                 let sizes = Sizes::of(program, weights, plan.kv, (rows, 4));
                 assert_eq!(unsupported(program, weights, &plan.gguf, plan.kv, plan.numerics), None);
                 for ops in program.ops.windows(2) {
-                    let [Op::Experts { experts, .. }, Op::Gated { gated, .. }] = ops else { continue };
+                    let (experts, gated) = match ops {
+                        [Op::Experts { experts, .. }, Op::Gated { gated, .. }]
+                        | [Op::Gated { gated, .. }, Op::Experts { experts, .. }] => (experts, gated),
+                        _ => continue,
+                    };
                     let (gate, down) = (experts.gate, experts.down);
                     let width = weights.stack_rows(gate);
                     let both = [

@@ -12,7 +12,7 @@ use super::super::simt::{
 /// Buffers of the lengths in [`CombineArgs`], aligned to 16 bytes; `cols` is a multiple of 4.
 #[inline(always)]
 pub(crate) unsafe fn combine(args: CombineArgs) {
-    let CombineArgs { y, out, experts, weights, tokens, cols, used, count } = args;
+    let CombineArgs { y, out, experts, weights, tokens, cols, used, count, replace, .. } = args;
     await_predecessors();
     release_successor();
     let across = cols / 4;
@@ -20,7 +20,8 @@ pub(crate) unsafe fn combine(args: CombineArgs) {
     while at < tokens * across {
         let (token, quad) = divide(at, across);
         let to = out + 16 * u64::from(at);
-        let (old, mut sum, mut slot) = (ld_global_f32x4(to), [0.0; 4], 0);
+        let old = if replace == 0 { ld_global_f32x4(to) } else { [0.0; 4] };
+        let (mut sum, mut slot) = ([0.0; 4], 0);
         while slot < used {
             let pair = u64::from(token * used + slot);
             if ld_global_u32(experts + 4 * pair) < count {

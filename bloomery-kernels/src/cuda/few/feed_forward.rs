@@ -237,7 +237,8 @@ pub(in super::super) fn down(
     let mut args = DownArgs {
         out: op.out.address() + 4 * (rows.start * outputs) as u64,
         tokens: tokens as u32,
-        replace: (!op.accumulate).into(),
+        // Of the two the network is the first.
+        replace: (!networks.beside.as_ref().map_or(op, |beside| beside.op).accumulate).into(),
         ..DownArgs::default()
     };
     let (mut uses, mut bytes, mut items) = (Vec::new(), 8 * tokens * outputs, 0);

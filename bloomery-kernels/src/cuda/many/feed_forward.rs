@@ -112,6 +112,8 @@ fn combine(op: &FeedForward, info: &DeviceInfo, routed: &Routed, y: &Span<f32>) 
         cols: cols as u32,
         used: routed.used as u32,
         count: op.experts() as u32,
+        replace: (!op.accumulate).into(),
+        padding: 0,
     };
     let uses = [y.memory(), op.out.memory(), routed.experts.memory(), routed.weights.memory()];
     let quads = tokens * cols / 4;

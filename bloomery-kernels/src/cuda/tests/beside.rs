@@ -21,6 +21,15 @@ struct Case {
     activations: [Activation; 2],
 }
 
+/// What the output holds at first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Before {
+    Some,
+    Zeros,
+    /// Nothing that may be read: the network replaces it.
+    Replaced,
+}
+
 const SILU: [Activation; 2] = [Activation::Silu; 2];
 
 impl Case {
@@ -84,13 +93,21 @@ impl Case {
         &self,
         place: &mut Place,
         rows: usize,
+        before: Before,
         launches: impl FnOnce(&Place, Beside) -> Vec<Launch>,
     ) -> (Vec<f32>, usize) {
         let mut rng = Rng::new(7);
-        let (x, before) = (rng.normals(rows * self.cols), rng.normals(rows * self.outputs));
-        let (x, out) = (place.buffer(&x).span(), place.buffer(&before));
+        let x = rng.normals(rows * self.cols);
+        let outputs = rows * self.outputs;
+        let held = match before {
+            Before::Some => rng.normals(outputs),
+            Before::Zeros => vec![0.0; outputs],
+            Before::Replaced => vec![f32::NAN; outputs],
+        };
+        let (x, out) = (place.buffer(&x).span(), place.buffer(&held));
         let [mut experts, mut network] = [0, 1].map(|which| self.network(place, which, rows));
         [experts.routed, network.routed] = self.routed(place, rows);
+        network.accumulate = before != Before::Replaced;
         let bytes = [(self.used, self.count, 0), (1, 1, 1)].map(|(used, count, which)| {
             FeedForward::workspace_bytes(rows, (used, count), (self.cols, self.hidden[which], self.outputs))
         });
@@ -105,14 +122,19 @@ impl Case {
     }
 
     fn check(&self, place: &mut Place, rows: &[usize], fewer: usize) {
-        for &rows in rows {
-            let joined = self.run(place, rows, |place, op| op.launches(place.info()).unwrap());
-            let apart = self.run(place, rows, |place, op| {
-                let mut launches = op.network.launches(place.info()).unwrap();
-                launches.extend(op.experts.launches(place.info()).unwrap());
-                launches
-            });
-            let name = format!("{:?}, {rows} rows", self.formats);
+        for (&rows, before) in rows.iter().flat_map(|rows| [(rows, Before::Some), (rows, Before::Replaced)]) {
+            let joined = self.run(place, rows, before, |place, op| op.launches(place.info()).unwrap());
+            let apart = |place: &mut Place, before| {
+                self.run(place, rows, before, |place, op| {
+                    let mut launches = op.network.launches(place.info()).unwrap();
+                    launches.extend(op.experts.launches(place.info()).unwrap());
+                    launches
+                })
+            };
+            let name = format!("{:?}, {rows} rows, {before:?}", self.formats);
+            let zeros = if before == Before::Replaced { Before::Zeros } else { before };
+            assert_eq!(bits(&joined.0), bits(&apart(place, zeros).0), "{name}");
+            let apart = apart(place, before);
             assert_eq!(bits(&joined.0), bits(&apart.0), "{name}");
             assert!(joined.0.iter().all(|value| value.is_finite()), "{name}");
             let most = if rows > 8 { apart.1 } else { apart.1 - fewer };
@@ -174,7 +196,7 @@ fn a_network_that_would_divide_the_rows_has_launches_of_its_own() {
     for mut place in places() {
         let count = |place: &mut Place, rows, joined| {
             let (mut launches, info) = (0, place.info().clone());
-            case.run(place, rows, |_, op| {
+            case.run(place, rows, Before::Some, |_, op| {
                 launches = match joined {
                     true => op.launches(&info).unwrap().len(),
                     false => {
@@ -206,7 +228,7 @@ fn others_are_refused() {
     for mut place in places() {
         let wrong = |place: &mut Place, change: fn(&mut Beside)| {
             let mut text = String::new();
-            case.run(place, 1, |place, mut op| {
+            case.run(place, 1, Before::Some, |place, mut op| {
                 change(&mut op);
                 text = op.launches(place.info()).unwrap_err().to_string();
                 Vec::new()
@@ -215,8 +237,8 @@ fn others_are_refused() {
         };
         let text = wrong(&mut place, |op| op.network.hidden = op.experts.hidden.clone());
         assert!(text.contains("its hidden values"), "{text}");
-        let text = wrong(&mut place, |op| op.network.accumulate = false);
-        assert!(text.contains("what replaces or is normalised"), "{text}");
+        let text = wrong(&mut place, |op| op.experts.accumulate = false);
+        assert!(text.contains("experts that replace"), "{text}");
         let text = wrong(&mut place, |op| op.network.rows = 2);
         assert!(text.contains("its rows"), "{text}");
     }
