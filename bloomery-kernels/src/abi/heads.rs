@@ -8,6 +8,10 @@ pub const WARPS: u32 = 4;
 pub const ROWS: u32 = 8;
 /// Sixteens of columns that a warp keeps.
 pub const SIXTEENS: u32 = 8;
+/// Rows of a block of `per_head_wide_many`.
+pub const WIDE_ROWS: u32 = 64;
+/// Rows of a matrix of such a block.
+pub const WIDE_OUTS: u32 = 32;
 
 /// `out[row][head] = [W_head x[row][head][..cols]; x[row][head][cols..]]`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -24,7 +28,7 @@ pub struct HeadsArgs {
     pub heads: u32,
     /// Rows of a matrix, a multiple of 16.
     pub outs: u32,
-    /// Columns of a matrix, a multiple of 16, at most `16 * SIXTEENS * slices`.
+    /// Columns of a matrix, a multiple of 16, at most `16 * SIXTEENS * slices` but for the wide kernels.
     pub cols: u32,
     /// Values of a head behind those that are multiplied, a multiple of 4.
     pub tail: u32,

@@ -28,4 +28,5 @@ mod rope;
 mod route;
 mod seats;
 mod streams;
+mod summaries;
 mod take;

@@ -2,7 +2,9 @@
 //!
 //! A warp keeps 16 rows and up to 128 columns of a matrix in registers, as operands of the tensor cores, and multiplies 8 rows of values at a
 //! time with them. These are two halves each, 22 bits. Slices of 128 columns are summed by themselves and then added in their order,
-//! whatever the number of rows.
+//! whatever the number of rows. Matrices of more than 512 columns have kernels of their own, [`wide`].
+
+pub(crate) mod wide;
 
 use super::abi::heads::{HeadsArgs, ROWS, SIXTEENS, WARPS};
 use super::simt::{
@@ -114,10 +116,23 @@ mod entries {
     use super::HeadsArgs;
 
     crate::simt::bounds!(per_head, 128, 4);
+    crate::simt::bounds!(per_head_wide, 128, 4);
+    crate::simt::bounds!(per_head_wide_many, 128, 3);
 
     /// See [`per_head`](super::per_head).
     #[unsafe(no_mangle)]
     pub unsafe extern "ptx-kernel" fn per_head(args: HeadsArgs) {
         super::per_head::<true>(args);
+    }
+    /// Up to 8 rows.
+    #[unsafe(no_mangle)]
+    pub unsafe extern "ptx-kernel" fn per_head_wide(args: HeadsArgs) {
+        super::wide::per_head::<1, 1, 8>(args);
+    }
+
+    /// Up to 64 rows a block.
+    #[unsafe(no_mangle)]
+    pub unsafe extern "ptx-kernel" fn per_head_wide_many(args: HeadsArgs) {
+        super::wide::per_head::<8, 2, 1>(args);
     }
 }
