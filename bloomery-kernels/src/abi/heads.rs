@@ -17,7 +17,7 @@ pub const WIDE_OUTS: u32 = 32;
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct HeadsArgs {
-    /// `[heads][outs / 16][cols / 16][32 lanes][8]` f16: operands of the tensor cores. Lane `4 g + t` has columns `4 t, 4 t + 1` of rows `g` and
+    /// `[heads][outs / 16, rounded up][cols / 16][32 lanes][8]` f16: operands of the tensor cores. Lane `4 g + t` has columns `4 t, 4 t + 1` of rows `g` and
     /// `g + 8`, then columns `4 t + 2, 4 t + 3` of both.
     pub weights: u64,
     /// `[rows][heads][cols + tail]` f32.
@@ -26,7 +26,7 @@ pub struct HeadsArgs {
     pub out: u64,
     /// Heads.
     pub heads: u32,
-    /// Rows of a matrix, a multiple of 16.
+    /// Rows of a matrix, a multiple of 8.
     pub outs: u32,
     /// Columns of a matrix, a multiple of 16, at most `16 * SIXTEENS * slices` but for the wide kernels.
     pub cols: u32,

@@ -35,14 +35,14 @@ impl HeadWeights {
     /// Matrices of `rows` rows and `cols` columns that [`pack`](Self::pack) has brought into order.
     ///
     /// # Errors
-    /// [`CudaError::Contract`] unless rows and columns are multiples of 16, columns at most 16384, and `data` has their length.
+    /// [`CudaError::Contract`] unless rows are a multiple of 8 and columns one of 16, columns at most 16384, and `data` has their length.
     pub fn new(heads: usize, rows: usize, cols: usize, data: Span<u16>) -> Result<Self, CudaError> {
         Self::check(heads, rows, cols)?;
         CudaError::equal(
             ENTRY.name,
             "values of the weights",
             data.len() as u64,
-            (heads * rows * cols) as u64,
+            Self::packed_len(heads, rows, cols) as u64,
         )?;
         let (address, rule) = (data.address(), || "a multiple of 16".to_owned());
         CudaError::require(ENTRY.name, "the weights' address", address, address.is_multiple_of(16), rule)?;
@@ -54,10 +54,11 @@ impl HeadWeights {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn check(heads: usize, rows: usize, cols: usize) -> Result<(), CudaError> {
-        for (what, value, most) in [("rows of a matrix", rows, 1 << 16), ("columns of a matrix", cols, MOST)]
+        for (what, value, step, most) in
+            [("rows of a matrix", rows, 8, 1 << 16), ("columns of a matrix", cols, 16, MOST)]
         {
-            let holds = value > 0 && value.is_multiple_of(16) && value <= most;
-            let rule = || format!("a multiple of 16 up to {most}");
+            let holds = value > 0 && value.is_multiple_of(step) && value <= most;
+            let rule = || format!("a multiple of {step} up to {most}");
             CudaError::require(ENTRY.name, what, value as u64, holds, rule)?;
         }
         let rule = || "1 to 1024".to_owned();
@@ -76,14 +77,16 @@ impl HeadWeights {
             values.len() as u64,
             (heads * rows * cols) as u64,
         )?;
-        let mut packed = Vec::with_capacity(values.len());
-        for sixteen in values.chunks_exact(16 * cols) {
+        let mut packed = Vec::with_capacity(Self::packed_len(heads, rows, cols));
+        // Rows that fill up the last sixteen of a matrix are zeros.
+        for sixteen in values.chunks_exact(rows * cols).flat_map(|matrix| matrix.chunks(16 * cols)) {
             for column in (0..cols).step_by(16) {
                 for lane in 0..32 {
                     let (g, t) = (lane / 4, lane % 4);
                     for (row, at) in [(g, 0), (g + 8, 0), (g, 2), (g + 8, 2)] {
                         for i in 0..2 {
-                            let value = sixteen[row * cols + column + 4 * t + at + i];
+                            let value = sixteen.get(row * cols + column + 4 * t + at + i);
+                            let value = value.copied().unwrap_or_default();
                             let half = f16::from_f32(value);
                             let rule = || "the bits of a finite number in half precision".to_owned();
                             let bits = value.to_bits().into();
@@ -95,6 +98,12 @@ impl HeadWeights {
             }
         }
         Ok(packed)
+    }
+
+    /// Values that [`pack`](Self::pack) returns.
+    #[must_use]
+    pub const fn packed_len(heads: usize, rows: usize, cols: usize) -> usize {
+        heads * rows.next_multiple_of(16) * cols
     }
 
     /// Heads.
@@ -165,7 +174,7 @@ impl PerHead {
         let args = self.checked()?;
         let (rows, heads, outs) = (self.rows, self.weights.heads, self.weights.rows);
         let slices = cols.div_ceil((16 * SIXTEENS) as usize).next_power_of_two();
-        let blocks = (outs / 16).div_ceil(WARPS as usize / slices);
+        let blocks = outs.div_ceil(16).div_ceil(WARPS as usize / slices);
         let eights = rows.div_ceil(ROWS as usize);
         let spans = (WAVES * info.processors as usize).div_ceil(heads * blocks).clamp(1, eights);
         let span = ROWS as usize * eights.div_ceil(spans);

@@ -182,7 +182,9 @@ mod tests {
     /// What there is no kernel for is attention alone.
     #[test]
     fn other_parts_of_these_models_have_kernels() {
-        for name in ["deepseek4-k-q4_k_m"] {
+        for name in
+            ["deepseek4-k-q4_k_m", "deepseek4-small-bf16", "deepseek41-k-q4_k", "deepseek41-small-bf16"]
+        {
             let mut plan = plan(name);
             plan.program.ops.retain(|op| {
                 !matches!(

@@ -2,7 +2,7 @@
 
 use bloomery_gguf::Gguf;
 use bloomery_kernels::cpu::{KvType, Numerics};
-use bloomery_kernels::cuda::{TILE_ROWS, embeds, multiplies};
+use bloomery_kernels::cuda::{HeadWeights, TILE_ROWS, embeds, multiplies};
 
 use super::load::{stack_uses, stored_bytes, uses};
 use super::ops::{
@@ -37,7 +37,10 @@ pub(crate) fn dense_bytes(program: &Program, weights: &Weights, gguf: &Gguf) -> 
         sizes.extend(needed.product.then(|| stored_bytes(packed, true)));
         sizes.extend(needed.table.then(|| stored_bytes(packed, false)));
     }
-    sizes.extend(weights.heads_ids().map(|id| weights.heads_bytes(id).0 as usize));
+    sizes.extend(weights.heads_ids().map(|id| {
+        let (count, rows, cols) = weights.heads_shape(id);
+        2 * HeadWeights::packed_len(count, rows, cols)
+    }));
     sizes.extend(weights.vector_ids().map(|id| weights.vector_len(id) * 4));
     sizes.extend(weights.numbers_ids().map(|id| weights.numbers(id).len() * 4));
     sizes.into_iter().map(|size| Bytes((size as u64).next_multiple_of(GRANULE))).sum()

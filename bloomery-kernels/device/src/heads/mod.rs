@@ -29,7 +29,7 @@ pub(crate) unsafe fn per_head<const TAIL: bool>(args: HeadsArgs) {
     let (first, sixteens) = (SIXTEENS * slice, args.cols / 16);
     // Zeros for what a matrix does not have.
     let count = if 16 * tile < args.outs { sixteens.saturating_sub(first) } else { 0 };
-    let matrix = u64::from(head * (args.outs / 16) + tile) * u64::from(sixteens) + u64::from(first);
+    let matrix = u64::from(head * args.outs.div_ceil(16) + tile) * u64::from(sixteens) + u64::from(first);
     let from = args.weights + 512 * matrix + 16 * u64::from(lane());
     let (mut weights, mut i) = ([[0; 4]; N], 0);
     while i < N {
@@ -82,7 +82,7 @@ pub(crate) unsafe fn per_head<const TAIL: bool>(args: HeadsArgs) {
         i = 0;
         while i < 4 {
             let (out, column) = (16 * tile + g + 8 * (i as u32 / 2), row + 2 * t + i as u32 % 2);
-            if slice == 0 && count > 0 && column < end {
+            if slice == 0 && count > 0 && out < args.outs && column < end {
                 let at = u64::from(column * args.heads + head) * u64::from(out_width) + u64::from(out);
                 st_global_f32(args.out + 4 * at, sums[i]);
             }

@@ -19,7 +19,7 @@ pub(crate) unsafe fn per_head<const R: usize, const T: usize, const AHEAD: usize
     let (warp, g, t) = (uniform_warp(), lane() / 4, lane() % 4);
     let (rest, part) = divide(block(), args.blocks);
     let (group, head) = divide(rest, args.heads);
-    let (tiles, sixteens) = (args.outs / 16, args.cols / 16);
+    let (tiles, sixteens) = (args.outs.div_ceil(16), args.cols / 16);
     let (tile, each) = (part * T as u32, sixteens.div_ceil(WARPS));
     let first = (each * warp).min(sixteens);
     let end = (first + each).min(sixteens);
@@ -110,9 +110,9 @@ pub(crate) unsafe fn per_head<const R: usize, const T: usize, const AHEAD: usize
         let mut i = 0;
         while i < 4 {
             let row = start + ROWS * (item % R as u32) + 2 * t + i as u32 % 2;
-            if tile < tiles && row < last {
+            let out = 16 * tile + g + 8 * (i as u32 / 2);
+            if out < args.outs && row < last {
                 let line = u64::from(row * args.heads + head) * u64::from(args.outs);
-                let out = 16 * tile + g + 8 * (i as u32 / 2);
                 st_global_f32(args.out + 4 * (line + u64::from(out)), sum[i]);
             }
             i += 1;

@@ -46,7 +46,9 @@ fn every_head_has_its_matrix() {
         (Case { heads: 2, outs: 512, cols: 128, tail: 64 }, 1),
         (Case { heads: 2, outs: 128, cols: 512, tail: 0 }, 10),
         (Case { heads: 2, outs: 48, cols: 1040, tail: 0 }, 1),
-        (Case { heads: 3, outs: 16, cols: 528, tail: 0 }, 7),
+        (Case { heads: 3, outs: 24, cols: 528, tail: 0 }, 7),
+        (Case { heads: 2, outs: 8, cols: 544, tail: 0 }, 65),
+        (Case { heads: 3, outs: 24, cols: 48, tail: 4 }, 9),
         (Case { heads: 1, outs: 32, cols: 2576, tail: 0 }, 8),
         (Case { heads: 2, outs: 80, cols: 1024, tail: 0 }, 9),
         (Case { heads: 1, outs: 16, cols: 800, tail: 0 }, 67),
@@ -106,7 +108,7 @@ fn bad_calls_are_refused() {
     assert_eq!(refused(op), "per_head: values that go along is 4, must be 0");
     let message = |result: Result<Vec<u16>, super::super::CudaError>| result.unwrap_err().to_string();
     assert!(message(HeadWeights::pack(1, 16, 16400, &[])).contains("columns of a matrix"));
-    assert!(message(HeadWeights::pack(1, 8, 16, &[])).contains("rows of a matrix"));
+    assert!(message(HeadWeights::pack(1, 12, 16, &[])).contains("rows of a matrix"));
     assert!(message(HeadWeights::pack(1, 16, 16, &[0.0; 255])).contains("values of the weights"));
     assert!(message(HeadWeights::pack(1, 16, 16, &[70_000.0; 256])).contains("half precision"));
 }
