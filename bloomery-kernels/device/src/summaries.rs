@@ -183,7 +183,7 @@ const VALUES: usize = WIDEST_VALUE as usize / 32;
 pub(crate) unsafe fn summary_append(args: SummaryAppendArgs) {
     let (cache, turning, warp) = (&args.cache, &args.turn, uniform_warp());
     let item = block() * warps() + warp;
-    let (row, is_key) = (item / 2, item % 2 == 0);
+    let (row, is_key) = (item / 2, item.is_multiple_of(2));
     let mut ends = row < cache.rows;
     if ends {
         let position = ld_global_u32(cache.positions + 4 * u64::from(row));
