@@ -105,13 +105,10 @@ impl Op {
     #[cfg(feature = "cuda")]
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Self::HyperLast { .. } => "hyper-connections that lag",
             Self::SharedAppend { .. }
             | Self::AttendPart { .. }
             | Self::Blend { .. }
             | Self::TurnBack { .. }
-            | Self::Summarise { .. }
-            | Self::SummaryAppend { .. }
             | Self::SelectEnds { .. } => "attention to rows that stand for groups of positions",
             Self::StreamNorm { .. } | Self::ScaledSilu { .. } | Self::GatedMean { .. } => {
                 "residual streams behind gates in another order"

@@ -162,6 +162,17 @@ impl Weights {
         Matrix::new(view.format(), rows, view.cols, pieces.first().copied().unwrap_or_default())
     }
 
+    /// Has the system read rows of a matrix from the disk, without waiting for them, where they are as the file has them.
+    pub(crate) fn prefetch(&self, gguf: &Gguf, id: MatrixId, rows: &[u32]) {
+        let view = &self.matrices[id.0];
+        if view.made.is_some() || view.rows != view.stride {
+            return;
+        }
+        let (base, bytes) = (view.base, view.row_bytes());
+        let place = |row: u32| (base + row as usize) * bytes..(base + row as usize + 1) * bytes;
+        rows.iter().for_each(|&row| gguf.prefetch(&view.tensor, place(row)));
+    }
+
     /// Copies the rows of matrices that lie apart in the file to one place, for who reads weights where they are.
     pub(crate) fn join(&mut self, gguf: &Gguf) {
         for view in &mut self.matrices {
@@ -215,6 +226,11 @@ impl Weights {
             Vector::File(tensor) => floats(tensor, &[gguf.data(tensor)]),
             Vector::Ones(len) => Ok(vec![1.0; *len]),
         }
+    }
+
+    #[cfg(feature = "cuda")]
+    pub(crate) fn numbers_ids(&self) -> impl Iterator<Item = NumbersId> {
+        (0..self.numbers.len()).map(NumbersId)
     }
 
     /// The numbers of all rows, one row after the other.
@@ -320,6 +336,13 @@ impl VectorId {
 }
 
 impl HeadsId {
+    pub(crate) fn index(self) -> usize {
+        self.0
+    }
+}
+
+#[cfg(feature = "cuda")]
+impl NumbersId {
     pub(crate) fn index(self) -> usize {
         self.0
     }

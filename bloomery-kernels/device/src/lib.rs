@@ -75,7 +75,7 @@ mod project;
 mod project_both;
 #[cfg(feature = "products")]
 mod ring;
-#[cfg(any(feature = "rope", feature = "heads", feature = "index"))]
+#[cfg(any(feature = "rope", feature = "heads", feature = "index", feature = "summaries"))]
 mod rope;
 #[cfg(feature = "rope")]
 mod rope_entries;
@@ -91,6 +91,8 @@ mod simt;
 mod stages;
 #[cfg(feature = "streams")]
 mod streams;
+#[cfg(feature = "summaries")]
+mod summaries;
 #[cfg(feature = "sample")]
 mod take;
 #[cfg(feature = "tiles")]

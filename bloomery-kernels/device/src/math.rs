@@ -13,6 +13,10 @@ const LN2_HIGH: f32 = 0.693_145_75;
 const LN2_LOW: f32 = 1.428_606_8e-6;
 const EXP: [f32; 5] = [0.499_999_94, 0.166_665_21, 0.041_668_39, 0.008_368_717, 0.001_381_459_9];
 
+/// 1/3, 1/5, ... 1/15.
+const SERIES: [f32; 7] =
+    [0.333_333_34, 0.2, 0.142_857_15, 0.111_111_11, 0.090_909_09, 0.076_923_08, 0.066_666_67];
+
 /// e^x.
 #[inline(always)]
 pub(crate) fn exp(x: f32) -> f32 {
@@ -41,6 +45,27 @@ pub(crate) fn exp(x: f32) -> f32 {
 #[inline(always)]
 pub(crate) fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(0.0 - x))
+}
+
+/// `ln(1 + e^x)`; `x` above 20.
+///
+/// The decays of all rows multiply: they need every bit, so the logarithm is `2 atanh(y / (2 + y))`, whose series ends below 1e-8 for
+/// `y = e^-|x|` up to 1.
+#[inline(always)]
+pub(crate) fn softplus(x: f32) -> f32 {
+    if x > 20.0 {
+        return x;
+    }
+    let (y, above) = if x > 0.0 { (exp(0.0 - x), x) } else { (exp(x), 0.0) };
+    let s = y / (2.0 + y);
+    let square = s * s;
+    let (mut sum, mut i) = (SERIES[6], 6);
+    while i > 0 {
+        i -= 1;
+        sum = fma(sum, square, SERIES[i]);
+    }
+    let half = fma(s * square, sum, s);
+    fma(2.0, half, above)
 }
 
 /// `z / (1 + e^-z)`.

@@ -13,13 +13,14 @@ use super::simt::{
 /// Where a root begins to be steep.
 const LEAST: f32 = 1e-6;
 
-/// The share of stream `block() % streams` of row `block() / streams` in the value, and that part of the value, normalised.
+/// The share of stream `block() % streams` of row `block() / streams` in the value. `CONVOLVES`: that part of the value, normalised, for
+/// what follows; else nothing follows, and the stream gets its part here.
 ///
 /// # Safety
 /// The contract of `NgramMix`: buffers of the lengths in [`NgramArgs`], aligned to 16 bytes; whole warps, at most 16 of them, and
 /// [`SHARE_BYTES`](super::abi::ngrams::SHARE_BYTES) of shared memory.
 #[inline(always)]
-pub(crate) unsafe fn ngram_share(args: NgramArgs) {
+pub(crate) unsafe fn ngram_share<const CONVOLVES: bool>(args: NgramArgs) {
     await_predecessors();
     release_successor();
     let NgramArgs { width, streams, .. } = args;
@@ -62,6 +63,20 @@ pub(crate) unsafe fn ngram_share(args: NgramArgs) {
         root
     };
     let share = sigmoid(signed);
+    if !CONVOLVES {
+        let mut at = 4 * thread();
+        while at < width {
+            let place = 4 * u64::from(at);
+            let (mut out, values, mut i) = (ld_global_f32x4(x + place), ld_global_f32x4(value + place), 0);
+            while i < 4 {
+                out[i] = fma(share, values[i], out[i]);
+                i += 1;
+            }
+            st_global_f32x4(x + place, out);
+            at += 4 * threads();
+        }
+        return;
+    }
     let factor = share / sqrt(fma(share * share, square, args.eps[2]));
     if thread() == 0 {
         st_global_f32(args.shares + 4 * u64::from(block()), share);
@@ -209,13 +224,20 @@ mod entries {
     use super::NgramArgs;
 
     crate::simt::bounds!(ngram_share, 512, 2);
+    crate::simt::bounds!(ngram_add, 512, 2);
     crate::simt::bounds!(ngram_mix, 256, 4);
     crate::simt::bounds!(ngram_save, 256, 4);
 
     /// See [`ngram_share`](super::ngram_share).
     #[unsafe(no_mangle)]
     pub unsafe extern "ptx-kernel" fn ngram_share(args: NgramArgs) {
-        super::ngram_share(args);
+        super::ngram_share::<true>(args);
+    }
+
+    /// Without a convolution.
+    #[unsafe(no_mangle)]
+    pub unsafe extern "ptx-kernel" fn ngram_add(args: NgramArgs) {
+        super::ngram_share::<false>(args);
     }
 
     /// See [`ngram_mix`](super::ngram_mix).

@@ -8,12 +8,16 @@ pub const WARPS: u32 = 4;
 pub const ROWS: u32 = 8;
 /// Sixteens of columns that a warp keeps.
 pub const SIXTEENS: u32 = 8;
+/// Rows of a block of `per_head_wide_many`.
+pub const WIDE_ROWS: u32 = 64;
+/// Rows of a matrix of such a block.
+pub const WIDE_OUTS: u32 = 32;
 
 /// `out[row][head] = [W_head x[row][head][..cols]; x[row][head][cols..]]`.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct HeadsArgs {
-    /// `[heads][outs / 16][cols / 16][32 lanes][8]` f16: operands of the tensor cores. Lane `4 g + t` has columns `4 t, 4 t + 1` of rows `g` and
+    /// `[heads][outs / 16, rounded up][cols / 16][32 lanes][8]` f16: operands of the tensor cores. Lane `4 g + t` has columns `4 t, 4 t + 1` of rows `g` and
     /// `g + 8`, then columns `4 t + 2, 4 t + 3` of both.
     pub weights: u64,
     /// `[rows][heads][cols + tail]` f32.
@@ -22,9 +26,9 @@ pub struct HeadsArgs {
     pub out: u64,
     /// Heads.
     pub heads: u32,
-    /// Rows of a matrix, a multiple of 16.
+    /// Rows of a matrix, a multiple of 8.
     pub outs: u32,
-    /// Columns of a matrix, a multiple of 16, at most `16 * SIXTEENS * slices`.
+    /// Columns of a matrix, a multiple of 16, at most `16 * SIXTEENS * slices` but for the wide kernels.
     pub cols: u32,
     /// Values of a head behind those that are multiplied, a multiple of 4.
     pub tail: u32,

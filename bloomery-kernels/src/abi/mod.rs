@@ -26,5 +26,6 @@ pub mod routes;
 pub mod seats;
 pub mod shape;
 pub mod streams;
+pub mod summaries;
 pub mod take;
 pub mod tiles;

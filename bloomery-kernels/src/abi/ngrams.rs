@@ -5,7 +5,8 @@ pub const SUMS: u32 = 4;
 /// Bytes of shared memory of `ngram_share`.
 pub const SHARE_BYTES: u32 = 4 * 16 * SUMS;
 
-/// The three kernels: shares of values and their norms, the convolution, the states.
+/// The three kernels: shares of values and their norms, the convolution, the states. Without a convolution there is one, which needs
+/// neither what is behind `gain` nor its third.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct NgramArgs {

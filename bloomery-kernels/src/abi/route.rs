@@ -13,6 +13,12 @@ pub const CHAIN: u32 = 8;
 
 /// Groups of experts, at most: a lane each.
 pub const GROUPS: u32 = 32;
+/// A score is a softmax of the logits of all experts.
+pub const SOFTMAX: u32 = 0;
+/// A score is the sigmoid of its logit.
+pub const SIGMOID: u32 = 1;
+/// A score is `sqrt(ln(1 + e^logit))`.
+pub const SQRT_SOFTPLUS: u32 = 2;
 /// Bytes of shared memory for the sums of a row's product with the gate.
 pub const GATE_BYTES: u32 = 4 * 16;
 
@@ -57,6 +63,12 @@ pub struct RouteArgs {
     pub gate: u64,
     /// `[rows]` f32: the sigmoid of the product of a row and the gate.
     pub gates: u64,
+    /// `[vocab][used]` u32: the experts of every token, or 0: they are chosen.
+    pub table: u64,
+    /// `[tokens]` u32. Only with a table.
+    pub tokens: u64,
+    /// `[rows]` u32: which of the tokens is that of a row, or 0: all, in their order.
+    pub picked: u64,
     /// Added to the mean square.
     pub eps: f32,
     /// Multiplies the weights.
@@ -77,17 +89,21 @@ pub struct RouteArgs {
     pub share: u32,
     /// Blocks of `route_*`, the last of the grid, that choose.
     pub choosers: u32,
-    /// Not 0: a score is the sigmoid of its logit, else a softmax over all.
-    pub sigmoid: u32,
+    /// [`SOFTMAX`], [`SIGMOID`] or [`SQRT_SOFTPLUS`].
+    pub score: u32,
     /// Groups of neighbouring experts, at most 32; 0: none.
     pub groups: u32,
     /// Groups of a row that experts are chosen from.
     pub open: u32,
+    /// Tokens of the table.
+    pub vocab: u32,
+    /// As many as `tokens` has.
+    pub token_count: u32,
     /// Makes the size a multiple of 8.
     pub reserved: u32,
 }
 
-const _: () = assert!(size_of::<RouteArgs>() == 144 && align_of::<RouteArgs>() == 8);
+const _: () = assert!(size_of::<RouteArgs>() == 176 && align_of::<RouteArgs>() == 8);
 
 /// Pairs of a block of `group_*`.
 pub const GROUP_PAIRS: u32 = 2048;

@@ -88,15 +88,17 @@ pub struct HyperArgs {
     pub x: u64,
     /// `[rows][width]` f32, or 0: nothing is written to the streams.
     pub y: u64,
-    /// `[rows][24]` f32: what `hyper_pass` writes with, what `hyper_read` makes.
+    /// `[rows][24]` f32: what `hyper_pass` writes with; `[rows][outputs]`: what `hyper_read` makes, or 0: nothing.
     pub weights: u64,
-    /// `[24][4][width]` f32, or 0: no products are wanted.
+    /// `[rows][24]` f32: what `hyper_read` reads with, or 0: with what it makes.
+    pub from: u64,
+    /// `[outputs][4][width]` f32, or 0: no products are wanted.
     pub matrix: u64,
     /// `[rows][chunks][32]` f32.
     pub sums: u64,
-    /// `[3]` f32: multiplies logits for reading, for writing, for mixing.
+    /// `[3]` f32: multiplies logits for reading, for writing, for mixing; `[1]` where streams are only read.
     pub scale: u64,
-    /// `[24]` f32: added to them.
+    /// `[outputs]` f32: added to them.
     pub base: u64,
     /// `[rows][width]` f32: what is read.
     pub out: u64,
@@ -114,8 +116,12 @@ pub struct HyperArgs {
     pub chunks: u32,
     /// Rows of a block of `hyper_pass`.
     pub share: u32,
-    /// Blocks of `hyper_read` for what is read of a row: one more makes the weights.
+    /// Blocks of `hyper_read` for what is read of a row: one more makes the weights, if any are made.
     pub parts: u32,
+    /// Weights of a row that are made: 24, or 4 where streams are only read.
+    pub outputs: u32,
+    /// Makes the size a multiple of 8.
+    pub reserved: u32,
 }
 
-const _: () = assert!(size_of::<HyperArgs>() == 96 && align_of::<HyperArgs>() == 8);
+const _: () = assert!(size_of::<HyperArgs>() == 112 && align_of::<HyperArgs>() == 8);

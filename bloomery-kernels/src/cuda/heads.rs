@@ -1,15 +1,24 @@
 //! Products of every head's values with a matrix of its own.
 
+use std::sync::Arc;
+
 use half::f16;
 
 use super::launch::{Grid, Share};
+use super::memory::Allocation;
 use super::module::{Entry, HEADS};
 use super::{CudaError, DeviceInfo, Launch, Span};
-use crate::abi::heads::{HeadsArgs, ROWS, SIXTEENS, WARPS};
+use crate::abi::heads::{HeadsArgs, ROWS, SIXTEENS, WARPS, WIDE_OUTS, WIDE_ROWS};
 
 const ENTRY: Entry<HeadsArgs> = Entry::new(&HEADS, "per_head");
+const WIDE: Entry<HeadsArgs> = Entry::new(&HEADS, "per_head_wide");
+const WIDE_MANY: Entry<HeadsArgs> = Entry::new(&HEADS, "per_head_wide_many");
 /// Shared memory of a block.
 pub(super) const SHARED_BYTES: u32 = 512 * WARPS;
+/// Columns that the warps of a block keep.
+const KEPT: usize = (16 * SIXTEENS * WARPS) as usize;
+/// Columns, at most.
+const MOST: usize = 1 << 14;
 /// Blocks for each multiprocessor, about, before blocks take more rows.
 const WAVES: usize = 8;
 
@@ -26,14 +35,14 @@ impl HeadWeights {
     /// Matrices of `rows` rows and `cols` columns that [`pack`](Self::pack) has brought into order.
     ///
     /// # Errors
-    /// [`CudaError::Contract`] unless rows and columns are multiples of 16, columns at most 512, and `data` has their length.
+    /// [`CudaError::Contract`] unless rows are a multiple of 8 and columns one of 16, columns at most 16384, and `data` has their length.
     pub fn new(heads: usize, rows: usize, cols: usize, data: Span<u16>) -> Result<Self, CudaError> {
         Self::check(heads, rows, cols)?;
         CudaError::equal(
             ENTRY.name,
             "values of the weights",
             data.len() as u64,
-            (heads * rows * cols) as u64,
+            Self::packed_len(heads, rows, cols) as u64,
         )?;
         let (address, rule) = (data.address(), || "a multiple of 16".to_owned());
         CudaError::require(ENTRY.name, "the weights' address", address, address.is_multiple_of(16), rule)?;
@@ -45,11 +54,11 @@ impl HeadWeights {
     /// # Errors
     /// As [`new`](Self::new).
     pub fn check(heads: usize, rows: usize, cols: usize) -> Result<(), CudaError> {
-        let most = (16 * SIXTEENS * WARPS) as usize;
-        for (what, value, most) in [("rows of a matrix", rows, 1 << 16), ("columns of a matrix", cols, most)]
+        for (what, value, step, most) in
+            [("rows of a matrix", rows, 8, 1 << 16), ("columns of a matrix", cols, 16, MOST)]
         {
-            let holds = value > 0 && value.is_multiple_of(16) && value <= most;
-            let rule = || format!("a multiple of 16 up to {most}");
+            let holds = value > 0 && value.is_multiple_of(step) && value <= most;
+            let rule = || format!("a multiple of {step} up to {most}");
             CudaError::require(ENTRY.name, what, value as u64, holds, rule)?;
         }
         let rule = || "1 to 1024".to_owned();
@@ -68,14 +77,16 @@ impl HeadWeights {
             values.len() as u64,
             (heads * rows * cols) as u64,
         )?;
-        let mut packed = Vec::with_capacity(values.len());
-        for sixteen in values.chunks_exact(16 * cols) {
+        let mut packed = Vec::with_capacity(Self::packed_len(heads, rows, cols));
+        // Rows that fill up the last sixteen of a matrix are zeros.
+        for sixteen in values.chunks_exact(rows * cols).flat_map(|matrix| matrix.chunks(16 * cols)) {
             for column in (0..cols).step_by(16) {
                 for lane in 0..32 {
                     let (g, t) = (lane / 4, lane % 4);
                     for (row, at) in [(g, 0), (g + 8, 0), (g, 2), (g + 8, 2)] {
                         for i in 0..2 {
-                            let value = sixteen[row * cols + column + 4 * t + at + i];
+                            let value = sixteen.get(row * cols + column + 4 * t + at + i);
+                            let value = value.copied().unwrap_or_default();
                             let half = f16::from_f32(value);
                             let rule = || "the bits of a finite number in half precision".to_owned();
                             let bits = value.to_bits().into();
@@ -87,6 +98,12 @@ impl HeadWeights {
             }
         }
         Ok(packed)
+    }
+
+    /// Values that [`pack`](Self::pack) returns.
+    #[must_use]
+    pub const fn packed_len(heads: usize, rows: usize, cols: usize) -> usize {
+        heads * rows.next_multiple_of(16) * cols
     }
 
     /// Heads.
@@ -121,7 +138,7 @@ pub struct PerHead {
     pub out: Span<f32>,
     /// Rows.
     pub rows: usize,
-    /// Values of a head that go along, a multiple of 4.
+    /// Values of a head that go along, a multiple of 4. None beside more than 512 columns.
     pub tail: usize,
 }
 
@@ -131,13 +148,43 @@ impl PerHead {
     /// # Errors
     /// [`CudaError::Contract`] when lengths or alignments do not fit.
     pub fn launch(&self, info: &DeviceInfo) -> Result<Launch, CudaError> {
+        let threads = 32 * WARPS;
+        if self.weights.cols > KEPT {
+            let rule = || "0".to_owned();
+            CudaError::require(ENTRY.name, "values that go along", self.tail as u64, self.tail == 0, rule)?;
+            let args = self.checked()?;
+            let few = args.rows <= ROWS;
+            let (entry, span, outs) = if few { (WIDE, ROWS, 16) } else { (WIDE_MANY, WIDE_ROWS, WIDE_OUTS) };
+            let args = HeadsArgs { slices: WARPS, blocks: args.outs.div_ceil(outs), span, ..args };
+            let blocks = args.heads * args.blocks * args.rows.div_ceil(span);
+            let shared_bytes = SHARED_BYTES * span / ROWS * outs / 16;
+            let grid = Grid { blocks, threads, shared_bytes };
+            return Ok(Launch::new(entry, grid, args, self.bytes(), self.uses()));
+        }
         let Share { args, blocks, bytes, uses } = self.arguments(info)?;
-        let grid = Grid { blocks, threads: 32 * WARPS, shared_bytes: SHARED_BYTES };
+        let grid = Grid { blocks, threads, shared_bytes: SHARED_BYTES };
         Ok(Launch::new(ENTRY, grid, args, bytes, uses))
     }
 
-    /// Arguments, blocks, bytes that move, and memory.
+    /// Arguments, blocks, bytes that move, and memory, of matrices of up to 512 columns.
     pub(super) fn arguments(&self, info: &DeviceInfo) -> Result<Share<HeadsArgs>, CudaError> {
+        let rule = || format!("at most {KEPT}");
+        let cols = self.weights.cols;
+        CudaError::require(ENTRY.name, "columns of a matrix", cols as u64, cols <= KEPT, rule)?;
+        let args = self.checked()?;
+        let (rows, heads, outs) = (self.rows, self.weights.heads, self.weights.rows);
+        let slices = cols.div_ceil((16 * SIXTEENS) as usize).next_power_of_two();
+        let blocks = outs.div_ceil(16).div_ceil(WARPS as usize / slices);
+        let eights = rows.div_ceil(ROWS as usize);
+        let spans = (WAVES * info.processors as usize).div_ceil(heads * blocks).clamp(1, eights);
+        let span = ROWS as usize * eights.div_ceil(spans);
+        let args = HeadsArgs { slices: slices as u32, blocks: blocks as u32, span: span as u32, ..args };
+        let blocks = (heads * blocks * rows.div_ceil(span)) as u32;
+        Ok(Share { args, blocks, bytes: self.bytes(), uses: self.uses() })
+    }
+
+    /// Arguments but for how the work is cut.
+    fn checked(&self) -> Result<HeadsArgs, CudaError> {
         let Self { x, weights, out, rows, tail } = self;
         let HeadWeights { heads, rows: outs, cols, data } = weights;
         let holds = *rows > 0 && rows * heads < 1 << 28;
@@ -154,12 +201,7 @@ impl PerHead {
         let addresses = x.address() | out.address();
         let rule = || "a multiple of 16".to_owned();
         CudaError::require(ENTRY.name, "an address", addresses, addresses.is_multiple_of(16), rule)?;
-        let slices = cols.div_ceil((16 * SIXTEENS) as usize).next_power_of_two();
-        let blocks = (outs / 16).div_ceil(WARPS as usize / slices);
-        let eights = rows.div_ceil(ROWS as usize);
-        let spans = (WAVES * info.processors as usize).div_ceil(heads * blocks).clamp(1, eights);
-        let span = ROWS as usize * eights.div_ceil(spans);
-        let args = HeadsArgs {
+        Ok(HeadsArgs {
             weights: data.address(),
             x: x.address(),
             out: out.address(),
@@ -168,13 +210,17 @@ impl PerHead {
             cols: *cols as u32,
             tail: *tail as u32,
             rows: *rows as u32,
-            slices: slices as u32,
-            blocks: blocks as u32,
-            span: span as u32,
-        };
-        let blocks = (heads * blocks * rows.div_ceil(span)) as u32;
-        let bytes = 2 * data.len() + 4 * (x.len() + out.len());
-        let uses = vec![x.memory().clone(), out.memory().clone(), data.memory().clone()];
-        Ok(Share { args, blocks, bytes: bytes as u64, uses })
+            slices: 0,
+            blocks: 0,
+            span: 0,
+        })
+    }
+
+    fn bytes(&self) -> u64 {
+        (2 * self.weights.data.len() + 4 * (self.x.len() + self.out.len())) as u64
+    }
+
+    fn uses(&self) -> Vec<Arc<Allocation>> {
+        vec![self.x.memory().clone(), self.out.memory().clone(), self.weights.data.memory().clone()]
     }
 }

@@ -54,6 +54,7 @@ mod seats;
 mod staging;
 mod stream;
 mod streams;
+mod summaries;
 mod take;
 #[cfg(test)]
 mod testing;
@@ -83,20 +84,21 @@ pub use kv::{KvCache, KvRows};
 pub use latent::LatentAppend;
 pub use launch::Launch;
 pub use memory::{Buffer, Pinned, Span};
-pub use ngrams::NgramMix;
+pub use ngrams::{NgramAdd, NgramMix};
 pub use norm::{AddNorm, NormQuantize, Rounded};
 pub use pack::{Pack, TILE_ROWS};
 pub use project::{Product, Project};
 pub use ring::Tuning;
 pub use rope::{Rope, RopeAngles, RopeAppend};
-pub use route::{Group, Narrow, Route, RouteNorm, Scores, Share, Tiles};
+pub use route::{ByToken, Group, Narrow, Route, RouteNorm, Scores, Share, Tiles};
 pub use seats::{Collect, Desk, DeskShape, NOWHERE, Numbers, Seat};
 pub use staging::Staging;
 pub use stream::{Event, Stream};
 pub use streams::{
-    GatedMean, HyperConnections, HyperPass, HyperRead, HyperWrite, StreamMean, StreamNorm, StreamProducts,
-    StreamWrite,
+    GatedMean, HyperConnections, HyperMade, HyperPass, HyperRead, HyperWrite, StreamMean, StreamNorm,
+    StreamProducts, StreamWrite,
 };
+pub use summaries::{GroupCache, GroupRows, Summarise, SummaryAppend};
 pub use take::Take;
 pub use upload::Upload;
 pub use weights::{Weight, WeightStack};

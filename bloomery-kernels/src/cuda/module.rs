@@ -49,6 +49,7 @@ family!(ROUTE_RAW: "route_raw");
 family!(SAMPLE: "sample");
 family!(SEATS: "seats");
 family!(STREAMS: "streams");
+family!(SUMMARIES: "summaries");
 family!(ROPE: "rope");
 
 /// Every family.
@@ -75,6 +76,7 @@ pub(super) static ALL: &[&Family] = &[
     &SAMPLE,
     &SEATS,
     &STREAMS,
+    &SUMMARIES,
     &ROPE,
 ];
 

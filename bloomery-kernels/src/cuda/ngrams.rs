@@ -8,11 +8,84 @@ use crate::abi::ngrams::{NgramArgs, SHARE_BYTES};
 use crate::abi::streams::STREAMS;
 
 const SHARE: Entry<NgramArgs> = Entry::new(&NGRAMS, "ngram_share");
+const ADD: Entry<NgramArgs> = Entry::new(&NGRAMS, "ngram_add");
 const MIX: Entry<NgramArgs> = Entry::new(&NGRAMS, "ngram_mix");
 const SAVE: Entry<NgramArgs> = Entry::new(&NGRAMS, "ngram_save");
 
 const NAME: &str = "n-grams";
 const THREADS: usize = 256;
+
+/// Adds to streams what the n-grams of their rows give, where no convolution follows.
+#[derive(Debug, Clone)]
+pub struct NgramAdd {
+    /// Streams of a row, at most 8.
+    pub streams: usize,
+    /// Values of a stream: a multiple of 8.
+    pub width: usize,
+    /// `[rows][streams][width]`.
+    pub key: Span<f32>,
+    /// `[rows][width]`.
+    pub value: Span<f32>,
+    /// `[rows][streams][width]`.
+    pub x: Span<f32>,
+    /// `[streams][width]` and the epsilon, of keys and of the streams.
+    pub norms: [(Span<f32>, f32); 2],
+}
+
+impl NgramAdd {
+    /// The kernel: a block for every stream of every row.
+    ///
+    /// # Errors
+    /// [`CudaError::Contract`] when numbers, lengths or alignments do not fit.
+    pub fn launch(&self, _info: &DeviceInfo) -> Result<Launch, CudaError> {
+        let Self { streams, width, key, value, x, norms } = self;
+        let equal =
+            |what, found: usize, expected: usize| CudaError::equal(NAME, what, found as u64, expected as u64);
+        let rows = rows(*streams, *width, x.len())?;
+        let all = streams * width;
+        equal("keys", key.len(), rows * all)?;
+        equal("values", value.len(), rows * width)?;
+        for (gain, _) in norms {
+            equal("values of a gain", gain.len(), all)?;
+        }
+        let spans: Vec<&Span<f32>> =
+            [key, value, x].into_iter().chain(norms.iter().map(|(gain, _)| gain)).collect();
+        let addresses = spans.iter().fold(0, |all, span| all | span.address());
+        let rule = || "a multiple of 16".to_owned();
+        CudaError::require(NAME, "an address", addresses, addresses.is_multiple_of(16), rule)?;
+        let args = NgramArgs {
+            key: key.address(),
+            value: value.address(),
+            x: x.address(),
+            gain: [norms[0].0.address(), norms[1].0.address(), 0],
+            eps: [norms[0].1, norms[1].1, 0.0],
+            width: *width as u32,
+            streams: *streams as u32,
+            rows: rows as u32,
+            ..NgramArgs::default()
+        };
+        let blocks = (rows * streams) as u32;
+        let grid = Grid { blocks, threads: threads_of_eights(*width), shared_bytes: SHARE_BYTES };
+        let uses = spans.into_iter().map(|span| span.memory().clone()).collect();
+        Ok(Launch::new(ADD, grid, args, 4 * (3 * x.len() + value.len()) as u64, uses))
+    }
+}
+
+/// Rows of `len` values of streams.
+fn rows(streams: usize, width: usize, len: usize) -> Result<usize, CudaError> {
+    let most = STREAMS as usize;
+    let holds = (1..=most).contains(&streams);
+    CudaError::require(NAME, "streams", streams as u64, holds, || format!("1 to {most}"))?;
+    let whole = width > 0 && width.is_multiple_of(8) && width <= 1 << 20;
+    let rule = || "a multiple of 8, at most 2^20".to_owned();
+    CudaError::require(NAME, "columns", width as u64, whole, rule)?;
+    let (all, most) = (streams * width, (1 << 30) / (streams * width));
+    let rows = len / all;
+    let holds = (1..=most).contains(&rows);
+    CudaError::require(NAME, "rows", rows as u64, holds, || format!("1 to {most}"))?;
+    CudaError::equal(NAME, "values of the streams", len as u64, (rows * all) as u64)?;
+    Ok(rows)
+}
 
 /// Adds to streams what the n-grams of their rows give, by the states of their sequences, which it reads and writes.
 #[derive(Debug, Clone)]

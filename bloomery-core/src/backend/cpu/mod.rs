@@ -100,6 +100,7 @@ impl Backend for CpuBackend {
         let trace = batch.trace.take();
         let mut step = Step::new(self, &batch);
         step.size_buffers();
+        step.look_up();
         let mut traced = Vec::new();
         let program = &step.model.program;
         // The head is the last op; hidden states are what it would have read.

@@ -83,6 +83,11 @@ impl Model {
         self.weights.matrix(&self.gguf, id)
     }
 
+    /// Has the system read rows of a matrix from the disk, without waiting for them.
+    pub(super) fn prefetch(&self, id: MatrixId, rows: &[u32]) {
+        self.weights.prefetch(&self.gguf, id, rows);
+    }
+
     pub(super) fn stack(&self, id: StackId) -> Result<Stack<'_>, KernelError> {
         self.weights.stack(&self.gguf, id)
     }

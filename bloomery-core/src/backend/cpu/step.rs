@@ -35,6 +35,8 @@ pub(super) struct Step<'a> {
     pub(super) runs: Runs,
     /// Cosines and sines of the step's positions, by rotation.
     pub(super) tables: Vec<Option<RopeTable>>,
+    /// Rows of tables that layers of n-grams look up.
+    pub(super) found: Vec<Vec<u32>>,
 }
 
 impl<'a> Step<'a> {
@@ -67,6 +69,17 @@ impl<'a> Step<'a> {
             views,
             runs: if has_states { Runs::of(batch) } else { Runs::default() },
             tables: vec![None; backend.model.ropes.len()],
+            found: Vec::new(),
+        }
+    }
+
+    /// Finds the rows that layers of n-grams look up: all are on their way from the disk while the layers before them run.
+    pub(super) fn look_up(&mut self) {
+        let (model, batch) = (self.model, self.batch);
+        for layer in &model.program.ngrams {
+            let rows = layer.hash.rows(batch);
+            model.prefetch(layer.table, &rows);
+            self.found.push(rows);
         }
     }
 

@@ -102,9 +102,8 @@ impl Step<'_> {
     /// Rows of the table, side by side.
     pub(super) fn ngrams(&mut self, id: NgramId, out: Buffer) -> Result<(), KernelError> {
         let layer = &self.model.program.ngrams[id.0];
-        let ids = layer.hash.rows(self.batch);
         let table = self.model.matrix(layer.table)?;
-        self.write(out, |step, rows| step.cpu.embed(table, &ids, rows))
+        self.write(out, |step, rows| step.cpu.embed(table, &step.found[id.0], rows))
     }
 
     pub(super) fn ngram_mix(

@@ -23,6 +23,8 @@ pub(super) struct Stored {
     /// Of attention with latents.
     pub(super) heads: Vec<HeadWeights>,
     pub(super) vectors: Vec<Span<f32>>,
+    /// Experts by token.
+    pub(super) numbers: Vec<Span<u32>>,
 }
 
 /// What a matrix is used for.
@@ -134,8 +136,8 @@ pub(super) fn load(
             if let Some(delta) = program.deltas.iter().find(|delta| delta.conv.contains(&id)) {
                 values = by_tap(&values, delta.net.taps);
             }
-            let convolutions = program.ngrams.iter().filter_map(|layer| layer.conv);
-            if let Some(conv) = convolutions.filter(|conv| conv.weights == id).last() {
+            let mut convolutions = program.ngrams.iter().filter_map(|layer| layer.conv);
+            if let Some(conv) = convolutions.find(|conv| conv.weights == id) {
                 values = by_tap(&values, conv.taps);
             }
             let memory = device.alloc(values.len())?;
@@ -153,6 +155,14 @@ pub(super) fn load(
             Ok(HeadWeights::new(count, rows, cols, memory.span())?)
         })
         .collect::<Result<_, LoadError>>()?;
+    let numbers = weights
+        .numbers_ids()
+        .map(|id| {
+            let memory = device.alloc(weights.numbers(id).len())?;
+            stream.upload(weights.numbers(id), &memory.span())?;
+            Ok(memory.span())
+        })
+        .collect::<Result<_, LoadError>>()?;
     let matrix = |product| {
         move |(packed, memory): (&Packed<'_>, Option<Buffer<u8>>)| {
             memory.map(|memory| matrix(packed, product, memory.span())).transpose()
@@ -168,6 +178,7 @@ pub(super) fn load(
             .collect::<Result<_, _>>()?,
         heads,
         vectors,
+        numbers,
     })
 }
 

@@ -49,7 +49,7 @@ use inputs::Inputs;
 use lookup::Lookup;
 use memory::Memory;
 use model::Model;
-use pages::Caches;
+use pages::{Caches, Shapes};
 use passage::Passage;
 use readback::Reader;
 use share::Share;
@@ -95,9 +95,13 @@ impl CudaBackend {
         let mut stream = device.stream()?;
         let sizes = Sizes::of(&program, &weights, kv, (step_rows, sessions));
         // Caches and buffers first: what does not fit is refused before the file is read.
-        let shapes = program.attentions.iter().map(|attention| ops::attend::shape(attention, kv));
-        let indexes = program.indexes.iter().map(ops::index::shape);
-        let caches = Caches::new(&device, shapes, indexes, pages)?;
+        let layers = program.attentions.iter().map(|attention| ops::attend::shape(attention, kv));
+        let shapes = Shapes {
+            layers: layers.collect::<Result<_, _>>()?,
+            indexes: program.indexes.iter().map(ops::index::shape).collect::<Result<_, _>>()?,
+            groups: program.groups.iter().map(ops::summaries::shape).collect::<Result<_, _>>()?,
+        };
+        let caches = Caches::new(&device, shapes, pages)?;
         let states = States::new(&device, &program, slots)?;
         let memory = Memory::new(&device, &program, &sizes, context.div_ceil(PAGE))?;
         let tilings = Tilings::new(device.info(), &program, kv)?;

@@ -4,8 +4,8 @@ use bloomery_kernels::cuda::{HeadWeights, Rope, Span, Weight, WeightStack};
 
 use super::angles::Ropes;
 use super::load::Stored;
-use crate::program::{Attention, AttentionId, Gain, Index, IndexId, Op, Program};
-use crate::weights::{HeadsId, MatrixId, StackId, VectorId};
+use crate::program::{Attention, AttentionId, Gain, Group, GroupId, Index, IndexId, Op, Program};
+use crate::weights::{HeadsId, MatrixId, NumbersId, StackId, VectorId};
 
 /// The program and its weights.
 #[derive(Debug)]
@@ -51,6 +51,11 @@ impl Model {
         self.stored.vectors[id.index()].clone()
     }
 
+    /// Experts by token.
+    pub(super) fn numbers(&self, id: NumbersId) -> Span<u32> {
+        self.stored.numbers[id.index()].clone()
+    }
+
     /// A norm as launchers take it.
     pub(super) fn norm(&self, gain: Gain) -> (Span<f32>, f32) {
         (self.vector(gain.gain), gain.norm.eps)
@@ -66,6 +71,10 @@ impl Model {
 
     pub(super) fn index(&self, id: IndexId) -> &Index {
         &self.program.indexes[id.0]
+    }
+
+    pub(super) fn group(&self, id: GroupId) -> &Group {
+        &self.program.groups[id.0]
     }
 
     /// The rotation of an index whose queries and keys turn.

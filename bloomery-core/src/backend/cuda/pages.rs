@@ -1,6 +1,6 @@
-//! Key/value caches and indexes of all attention layers in the memory of a card.
+//! Key/value caches and indexes of all attention layers, and open groups, in the memory of a card.
 
-use bloomery_kernels::cuda::{Buffer, CudaError, Device, IndexCache, KvCache, Span, Stream};
+use bloomery_kernels::cuda::{Buffer, CudaError, Device, GroupCache, IndexCache, KvCache, Span, Stream};
 
 use crate::state::PageId;
 
@@ -71,34 +71,57 @@ impl LayerIndex {
     }
 }
 
-/// The caches of all layers, and their indexes.
+/// What positions of one layer give to groups that are not complete.
+#[derive(Debug)]
+pub(super) struct LayerGroups {
+    pub(super) shape: GroupCache,
+    /// Groups of one position keep nothing.
+    pages: Option<Pages>,
+}
+
+impl LayerGroups {
+    /// All pages, if there are any.
+    pub(super) fn memory(&self) -> Option<Span<f32>> {
+        self.pages.as_ref().map(|pages| pages.memory.span().cast())
+    }
+}
+
+/// The shapes of all of them.
+#[derive(Debug)]
+pub(super) struct Shapes {
+    pub(super) layers: Vec<KvCache>,
+    pub(super) indexes: Vec<IndexCache>,
+    pub(super) groups: Vec<GroupCache>,
+}
+
+/// The caches of all layers, their indexes and groups.
 #[derive(Debug)]
 pub(super) struct Caches {
     pub(super) layers: Vec<LayerCache>,
     pub(super) indexes: Vec<LayerIndex>,
+    pub(super) groups: Vec<LayerGroups>,
 }
 
 impl Caches {
-    pub(super) fn new(
-        device: &Device,
-        shapes: impl Iterator<Item = Result<KvCache, CudaError>>,
-        indexes: impl Iterator<Item = Result<IndexCache, CudaError>>,
-        pages: usize,
-    ) -> Result<Self, CudaError> {
-        let layer = |shape: Result<KvCache, CudaError>| {
-            let shape = shape?;
+    pub(super) fn new(device: &Device, shapes: Shapes, pages: usize) -> Result<Self, CudaError> {
+        let layer = |shape: KvCache| {
             let keys = Pages::new(device, pages, shape.key_page_bytes())?;
             let values = Pages::new(device, pages, shape.value_page_bytes())?;
             Ok(LayerCache { shape, keys, values })
         };
-        let index = |shape: Result<IndexCache, CudaError>| {
-            let shape = shape?;
+        let index = |shape: IndexCache| {
             let pages = Pages::new(device, pages, shape.page_len() * size_of::<f32>())?;
             Ok(LayerIndex { shape, pages })
         };
+        let group = |shape: GroupCache| {
+            let size = shape.page_len() * size_of::<f32>();
+            let pages = (size > 0).then(|| Pages::new(device, pages, size)).transpose()?;
+            Ok(LayerGroups { shape, pages })
+        };
         Ok(Self {
-            layers: shapes.map(layer).collect::<Result<_, CudaError>>()?,
-            indexes: indexes.map(index).collect::<Result<_, CudaError>>()?,
+            layers: shapes.layers.into_iter().map(layer).collect::<Result<_, CudaError>>()?,
+            indexes: shapes.indexes.into_iter().map(index).collect::<Result<_, CudaError>>()?,
+            groups: shapes.groups.into_iter().map(group).collect::<Result<_, CudaError>>()?,
         })
     }
 
@@ -134,7 +157,9 @@ impl Caches {
 
     fn resize_all(&mut self, stream: &mut Stream, pages: usize) -> Result<bool, CudaError> {
         let caches = self.layers.iter_mut().flat_map(|layer| [&mut layer.keys, &mut layer.values]);
-        for cache in caches.chain(self.indexes.iter_mut().map(|index| &mut index.pages)) {
+        let indexes = self.indexes.iter_mut().map(|index| &mut index.pages);
+        let groups = self.groups.iter_mut().filter_map(|group| group.pages.as_mut());
+        for cache in caches.chain(indexes).chain(groups) {
             if !cache.resize(stream, pages)? {
                 return Ok(false);
             }
@@ -154,6 +179,7 @@ impl Caches {
 
     fn all(&self) -> impl Iterator<Item = &Pages> {
         let caches = self.layers.iter().flat_map(|layer| [&layer.keys, &layer.values]);
-        caches.chain(self.indexes.iter().map(|index| &index.pages))
+        let groups = self.groups.iter().filter_map(|group| group.pages.as_ref());
+        caches.chain(self.indexes.iter().map(|index| &index.pages)).chain(groups)
     }
 }

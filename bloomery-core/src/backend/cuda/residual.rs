@@ -74,8 +74,8 @@ impl<'a> Residual<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::cuda::Sizes;
     use crate::backend::cuda::ops::ngrams;
+    use crate::backend::cuda::{Sizes, unsupported_dense};
     use crate::engine::Engine;
     use crate::plan::{Placement, Plan};
 
@@ -111,7 +111,15 @@ mod tests {
 
     #[test]
     fn every_reading_is_found_and_most_follow_a_write() {
-        for (name, hyper) in [("qwen4exp-k-q4_k_m", false), ("glm5next-k-q4_k_m", true)] {
+        // What the head reads, and the writes that nothing reads at once: rows are taken in the last layer, n-grams come in between, and
+        // what follows all layers is no reading everywhere.
+        for (name, head, alone) in [
+            ("qwen4exp-k-q4_k_m", 1, 2),
+            ("glm5next-k-q4_k_m", 0, 2),
+            ("deepseek4-k-q4_k_m", 1, 1),
+            ("deepseek41-k-q4_k", 0, 4),
+            ("deepseek41-small-bf16", 0, 4),
+        ] {
             let plan = plan(name);
             let trunk = plan.program.trunk();
             let ops: Vec<&Op> = trunk.ops.iter().collect();
@@ -120,10 +128,8 @@ mod tests {
             let [reads, both, writes, left] = count(&ops);
             assert_eq!(left, 0, "{name}");
             assert_eq!(both + writes, parts, "{name}");
-            // The head of gated streams reads too.
-            assert_eq!(reads, parts + usize::from(!hyper), "{name}");
-            // Rows are taken in the last layer, n-grams come in between, and after hyper-connections there is a mean.
-            assert!(parts > 4 && writes <= 2, "{name}: {writes} of {parts} writes alone");
+            assert_eq!(reads, parts + head, "{name}");
+            assert!(parts > 4 && writes <= alone, "{name}: {writes} of {parts} writes alone");
         }
     }
 
@@ -141,7 +147,7 @@ mod tests {
 
     #[test]
     fn other_orders_are_no_reading() {
-        for name in ["qwen4exp-small-bf16", "glm5next-small-bf16"] {
+        for name in ["qwen4exp-small-bf16", "glm5next-small-bf16", "deepseek41-small-bf16"] {
             let plan = plan(name);
             let ops: Vec<&Op> = plan.program.ops.iter().collect();
             let at = ops.iter().position(|op| op.is_of_reading()).unwrap();
@@ -155,14 +161,46 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_ngrams_stays_in_the_file() {
-        let plan = plan("qwen4exp-k-q4_k_m");
-        let layer = &plan.program.ngrams[0];
-        let matrices = plan.weights.packed_matrices(&plan.gguf).count();
-        let table = super::super::load::uses(&plan.program, matrices)[layer.table.index()];
-        assert!(!table.product && !table.table);
-        let sizes = Sizes::of(&plan.program, &plan.weights, plan.kv, (9, 2));
-        assert_eq!(sizes.found_rows, 9 * layer.hash.heads.len());
-        assert_eq!(sizes.found_bytes, sizes.found_rows * ngrams::row_bytes(layer, &plan.weights));
+    fn tables_of_ngrams_stay_in_the_file() {
+        for (name, layers) in [("qwen4exp-k-q4_k_m", 1), ("deepseek41-k-q4_k", 2)] {
+            let plan = plan(name);
+            assert_eq!(plan.program.ngrams.len(), layers, "{name}");
+            let matrices = plan.weights.packed_matrices(&plan.gguf).count();
+            let sizes = Sizes::of(&plan.program, &plan.weights, plan.kv, (9, 2));
+            let mut bytes = 0;
+            for layer in &plan.program.ngrams {
+                let table = super::super::load::uses(&plan.program, matrices)[layer.table.index()];
+                assert!(!table.product && !table.table);
+                assert_eq!(ngrams::unsupported(layer), None);
+                assert_eq!(sizes.found_rows, 9 * layer.hash.heads.len());
+                bytes += sizes.found_rows * ngrams::row_bytes(layer, &plan.weights);
+            }
+            assert_eq!(sizes.found_bytes, bytes);
+        }
+    }
+
+    /// What there is no kernel for is attention alone.
+    #[test]
+    fn other_parts_of_these_models_have_kernels() {
+        for name in
+            ["deepseek4-k-q4_k_m", "deepseek4-small-bf16", "deepseek41-k-q4_k", "deepseek41-small-bf16"]
+        {
+            let mut plan = plan(name);
+            plan.program.ops.retain(|op| {
+                !matches!(
+                    op,
+                    Op::SharedAppend { .. }
+                        | Op::AttendPart { .. }
+                        | Op::Attend { .. }
+                        | Op::Blend { .. }
+                        | Op::TurnBack { .. }
+                        | Op::SelectEnds { .. }
+                        | Op::IndexAppend { .. }
+                        | Op::Select { .. }
+                )
+            });
+            let why = unsupported_dense(&plan.program, &plan.weights, &plan.gguf, plan.kv, plan.numerics);
+            assert_eq!(why, None, "{name}");
+        }
     }
 }

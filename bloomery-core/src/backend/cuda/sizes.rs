@@ -45,7 +45,7 @@ pub(crate) struct Sizes {
     pub(crate) readers: usize,
     /// Floats of residual streams.
     pub(crate) streams: usize,
-    /// Rows of a table that a step looks up, and their bytes.
+    /// Rows that a step looks up in a table, at most, and bytes of those of all tables.
     pub(crate) found_rows: usize,
     pub(crate) found_bytes: usize,
     /// Rows that have shares of a network beside experts.
@@ -100,10 +100,10 @@ impl Sizes {
             sizes.delta = sizes.delta.max(floats);
             sizes.readers = sizes.readers.max(words);
         }
-        if let Some(layer) = program.ngrams.first() {
-            sizes.streams = ngrams::scratch_len(layer, rows);
-            sizes.found_rows = rows * layer.hash.heads.len();
-            sizes.found_bytes = sizes.found_rows * ngrams::row_bytes(layer, weights);
+        for layer in &program.ngrams {
+            sizes.streams = sizes.streams.max(ngrams::scratch_len(layer, rows));
+            sizes.found_rows = sizes.found_rows.max(ngrams::found_rows(layer, rows));
+            sizes.found_bytes += ngrams::found_rows(layer, rows) * ngrams::row_bytes(layer, weights);
         }
         // Bytes of the last experts: a network beside them has bytes of its own.
         let mut experts_bytes = 0;

@@ -1,16 +1,17 @@
-//! Recurrent states in the memory of a card: of all delta layers, of n-grams, and what a block that guesses carries on.
+//! Recurrent states in the memory of a card: of all delta layers, of layers of n-grams, and what a block that guesses carries on.
 
 use bloomery_kernels::cuda::{Buffer, CudaError, Device, Span};
 
 use crate::backend::Batch;
-use crate::program::{DeltaId, NgramLayer, Program};
+use crate::program::{DeltaId, NgramId, NgramLayer, Program};
 use crate::state::StateId;
 
-/// For every delta layer `[slots][values of its part of a state]`, then the same of n-grams, and last of the block.
+/// For every delta layer `[slots][values of its part of a state]`, then the same of layers of n-grams, of which some keep nothing, and last
+/// of the block.
 #[derive(Debug)]
 pub(super) struct States {
     layers: Vec<(Buffer<f32>, usize)>,
-    /// Layers before that of n-grams.
+    /// Layers before those of n-grams.
     deltas: usize,
 }
 
@@ -30,8 +31,8 @@ impl States {
     }
 
     /// All slots of the rows that the convolution of n-grams sees.
-    pub(super) fn ngrams(&self) -> Span<f32> {
-        self.layers[self.deltas].0.span()
+    pub(super) fn ngrams(&self, id: NgramId) -> Span<f32> {
+        self.layers[self.deltas + id.0].0.span()
     }
 
     /// All slots of what the program's block carries on.
@@ -46,7 +47,7 @@ impl States {
 
     /// An error unless all states of a step have slots: kernels take a number beyond for none.
     pub(super) fn check(&self, batch: &Batch<'_>) -> Result<(), CudaError> {
-        let Some((memory, len)) = self.layers.first() else { return Ok(()) };
+        let Some((memory, len)) = self.kept().next() else { return Ok(()) };
         let saved = batch.saves.iter().map(|(_, state)| *state);
         batch.states.iter().copied().flatten().chain(saved).try_for_each(|state| {
             let start = state as usize * len;
@@ -60,6 +61,11 @@ impl States {
             let start = state as usize * len;
             Ok(memory.slice(start..start + len)?.cast())
         };
-        self.layers.iter().map(part).collect()
+        self.kept().map(part).collect()
+    }
+
+    /// Layers that keep something.
+    fn kept(&self) -> impl Iterator<Item = &(Buffer<f32>, usize)> {
+        self.layers.iter().filter(|(_, len)| *len > 0)
     }
 }

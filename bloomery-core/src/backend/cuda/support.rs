@@ -2,12 +2,13 @@
 
 use bloomery_gguf::Gguf;
 use bloomery_kernels::cpu::{KvType, Numerics};
-use bloomery_kernels::cuda::{TILE_ROWS, embeds, gates, multiplies};
+use bloomery_kernels::cuda::{HeadWeights, TILE_ROWS, embeds, gates, multiplies};
 
 use super::load::{stack_uses, stored_bytes, uses};
-use super::ops::{add_norm, attend, carry, delta, index, ngrams, pair, per_head, rope, route, streams};
+use super::ops::{
+    add_norm, attend, carry, delta, hyper, index, ngrams, pair, per_head, rope, route, streams, summaries,
+};
 use super::residual::Residual;
-use crate::def::Scores;
 use crate::program::{Op, Program};
 use crate::units::Bytes;
 use crate::weights::{MatrixId, Packed, Weights};
@@ -36,8 +37,12 @@ pub(crate) fn dense_bytes(program: &Program, weights: &Weights, gguf: &Gguf) -> 
         sizes.extend(needed.product.then(|| stored_bytes(packed, true)));
         sizes.extend(needed.table.then(|| stored_bytes(packed, false)));
     }
-    sizes.extend(weights.heads_ids().map(|id| weights.heads_bytes(id).0 as usize));
+    sizes.extend(weights.heads_ids().map(|id| {
+        let (count, rows, cols) = weights.heads_shape(id);
+        2 * HeadWeights::packed_len(count, rows, cols)
+    }));
     sizes.extend(weights.vector_ids().map(|id| weights.vector_len(id) * 4));
+    sizes.extend(weights.numbers_ids().map(|id| weights.numbers(id).len() * 4));
     sizes.into_iter().map(|size| Bytes((size as u64).next_multiple_of(GRANULE))).sum()
 }
 
@@ -137,11 +142,6 @@ impl Check<'_> {
             }
             Op::Previous { out, .. } | Op::Carried { out } => carry::unsupported(*out),
             Op::Project { parts, .. } => parts.iter().find_map(|part| self.matrix(part.weight)),
-            Op::Route { router, .. }
-                if router.spec.scores == Scores::SqrtSoftplus || router.spec.by_token =>
-            {
-                Some("a router whose scores are roots".to_owned())
-            }
             Op::Route { router, used, .. } => route::unsupported(router, &self.matrices, *used),
             Op::Absorb { keys: heads, .. } | Op::PerHead { weights: heads, .. } => {
                 per_head::unsupported(self.weights, *heads)
@@ -168,10 +168,12 @@ impl Check<'_> {
             | Op::AttendPart { .. }
             | Op::Blend { .. }
             | Op::TurnBack { .. }
-            | Op::Summarise { .. }
-            | Op::SummaryAppend { .. }
-            | Op::SelectEnds { .. }
-            | Op::HyperLast { .. } => Some(op.name().to_owned()),
+            | Op::SelectEnds { .. } => Some(op.name().to_owned()),
+            Op::Summarise { group, .. } => summaries::unsupported(&self.program.groups[group.0]),
+            Op::SummaryAppend { attention, .. } => {
+                summaries::unsupported_append(&self.program.attentions[attention.0])
+            }
+            Op::HyperLast { x, out, .. } => hyper::odd(*x, *out),
             // Looked at in their order.
             Op::StreamNorm { .. }
             | Op::ScaledSilu { .. }

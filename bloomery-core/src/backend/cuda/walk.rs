@@ -5,8 +5,8 @@ use bloomery_kernels::cuda::{CudaError, Launch, Stream};
 use super::frame::Frame;
 use super::hosted::Experts;
 use super::ops::{
-    add_norm, attend, carry, delta, embed, feed_forward, gate, index, latent, ngrams, norm, pair, per_head,
-    project, rope, route, streams, take,
+    add_norm, attend, carry, delta, embed, feed_forward, gate, hyper, index, latent, ngrams, norm, pair,
+    per_head, project, rope, route, streams, summaries, take,
 };
 use super::residual::Residual;
 use super::sizes::count;
@@ -174,7 +174,20 @@ fn walk<'a>(frame: &Frame<'_>, ops: impl Iterator<Item = &'a Op> + Clone) -> Res
                 stages.push(Stage::new("streams", streams::mean(frame, *x, *streams, *out)?));
             }
             Op::Copy { x, out } => stages.push(Stage::new("carry", streams::mean(frame, *x, 1, *out)?)),
-            Op::Ngrams { out, .. } => stages.push(Stage::new("n-grams", ngrams::found(frame, *out)?)),
+            Op::HyperLast { x, weights, out, .. } => {
+                stages.push(Stage::new("streams", hyper::last(frame, *x, *weights, *out)?));
+            }
+            Op::Summarise { values, gates, group, out } => {
+                let launches = summaries::launches(frame, *values, *gates, *group, *out)?;
+                stages.push(Stage::new("groups", launches));
+            }
+            Op::SummaryAppend { rows, positions, attention } => {
+                let launches = summaries::append(frame, *rows, *positions, *attention)?;
+                stages.push(Stage::new("groups", launches));
+            }
+            Op::Ngrams { ngrams: id, out } => {
+                stages.push(Stage::new("n-grams", ngrams::found(frame, *id, *out)?));
+            }
             Op::NgramMix { ngrams: id, key, value, x } => {
                 stages.push(Stage::new("n-grams", ngrams::mix(frame, *id, [*key, *value, *x])?));
             }
@@ -189,10 +202,7 @@ fn walk<'a>(frame: &Frame<'_>, ops: impl Iterator<Item = &'a Op> + Clone) -> Res
             | Op::AttendPart { .. }
             | Op::Blend { .. }
             | Op::TurnBack { .. }
-            | Op::Summarise { .. }
-            | Op::SummaryAppend { .. }
             | Op::SelectEnds { .. }
-            | Op::HyperLast { .. }
             | Op::StreamNorm { .. }
             | Op::ScaledSilu { .. }
             | Op::GatedMean { .. }

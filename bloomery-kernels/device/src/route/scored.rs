@@ -1,14 +1,20 @@
-//! Experts chosen by scores that are not logits: sigmoids, with a bias, or from some groups of experts only.
+//! Experts chosen by scores that are not logits: sigmoids, roots, with a bias, or from some groups of experts only; and experts that a
+//! table has for tokens.
 
-use super::super::abi::route::{RouteArgs, stride};
-use super::super::math::exp;
-use super::super::simt::{ballot, divide, lane, ld_global_f32, ld_relaxed_u32, shfl, shfl_xor_f32, warp_max};
+use super::super::abi::route::{RouteArgs, SIGMOID, SOFTMAX, SQRT_SOFTPLUS, stride};
+use super::super::math::{exp, softplus};
+use super::super::simt::{
+    ballot, divide, lane, ld_global_f32, ld_global_u32, ld_relaxed_u32, shfl, shfl_xor_f32, sqrt, warp_max,
+};
 use super::keys::{LEAST, NAN, key, logit};
+
+/// Added to sums of roots, which may all be zero.
+const TINY: f32 = 1e-20;
 
 /// Whether a router needs this.
 #[inline(always)]
 pub(super) fn wanted(args: &RouteArgs) -> bool {
-    args.sigmoid != 0 || args.bias != 0 || args.groups != 0
+    args.score != SOFTMAX || args.bias != 0 || args.groups != 0 || args.table != 0
 }
 
 /// A key for choosing: a NaN counts as minus infinity.
@@ -31,7 +37,7 @@ pub(super) unsafe fn choose<const PER: usize>(
 ) -> (u32, f32) {
     let first = PER as u32 * lane();
     let (mut most, mut total) = (0.0, 1.0);
-    if args.sigmoid == 0 {
+    if args.score == SOFTMAX {
         let (mut top, mut i) = (0, 0);
         while i < PER {
             let key = if i < held { if logits[i] == NAN { LEAST } else { logits[i] } } else { 0 };
@@ -40,15 +46,19 @@ pub(super) unsafe fn choose<const PER: usize>(
         }
         most = logit(warp_max(top));
     }
-    // Of a sigmoid's power e^-x, of a softmax's e^(x - most).
-    let power = |key: u32| exp(if args.sigmoid != 0 { 0.0 - logit(key) } else { logit(key) - most });
-    let score = |power: f32| if args.sigmoid != 0 { 1.0 / (1.0 + power) } else { power };
+    // Of a sigmoid's power e^-x, of a softmax's e^(x - most); of a root all of it.
+    let power = |key: u32| exp(if args.score == SIGMOID { 0.0 - logit(key) } else { logit(key) - most });
+    let score = |power: f32| if args.score == SIGMOID { 1.0 / (1.0 + power) } else { power };
     let (mut powers, mut i) = ([0.0; PER], 0);
-    while i < PER {
-        powers[i] = power(logits[i]);
-        i += 1;
+    if args.score == SQRT_SOFTPLUS {
+        powers = roots(logits);
+    } else {
+        while i < PER {
+            powers[i] = power(logits[i]);
+            i += 1;
+        }
     }
-    if args.sigmoid == 0 {
+    if args.score == SOFTMAX {
         (total, i) = (0.0, 0);
         while i < PER {
             total += if i < held { powers[i] } else { 0.0 };
@@ -60,15 +70,87 @@ pub(super) unsafe fn choose<const PER: usize>(
             mask /= 2;
         }
     }
-    let (mut ranks, mut i) = ([0; PER], 0);
-    while i < PER {
-        if i < held {
-            let bias =
-                if args.bias != 0 { ld_global_f32(args.bias + 4 * u64::from(first + i as u32)) } else { 0.0 };
-            ranks[i] = rank(score(powers[i]) / total + bias);
+    let expert = if args.table != 0 {
+        of_token(args, row)
+    } else {
+        let (mut ranks, mut i) = ([0; PER], 0);
+        while i < PER {
+            if i < held {
+                let place = args.bias + 4 * u64::from(first + i as u32);
+                let bias = if args.bias != 0 { ld_global_f32(place) } else { 0.0 };
+                ranks[i] = rank(score(powers[i]) / total + bias);
+            }
+            i += 1;
         }
-        i += 1;
+        best(args, ranks)
+    };
+    let mut weight = 0.0;
+    if lane() < args.used && expert < args.count {
+        let key = ld_relaxed_u32(args.keys + 4 * u64::from(row * stride(args.count) + expert));
+        weight = if args.score == SQRT_SOFTPLUS { root(key) } else { score(power(key)) };
     }
+    let mut divisor = total;
+    if args.renormalize != 0 {
+        let mut slot = 0;
+        divisor = 0.0;
+        while slot < args.used {
+            divisor += f32::from_bits(shfl(weight.to_bits(), slot));
+            slot += 1;
+        }
+        divisor += if args.score == SQRT_SOFTPLUS { TINY } else { 0.0 };
+    }
+    (expert, weight / divisor * args.scale)
+}
+
+/// `sqrt(ln(1 + e^logit))`.
+#[inline(always)]
+unsafe fn root(key: u32) -> f32 {
+    sqrt(softplus(logit(key)))
+}
+
+/// The same of all, four at a time: of a loop that is too long to be unrolled arrays would be in local memory, so they move instead.
+#[inline(always)]
+unsafe fn roots<const PER: usize>(mut keys: [u32; PER]) -> [f32; PER] {
+    let (mut out, mut turn) = ([0.0; PER], 0);
+    while turn < PER / 4 {
+        let four = [root(keys[0]), root(keys[1]), root(keys[2]), root(keys[3])];
+        let mut i = 0;
+        while i + 4 < PER {
+            (keys[i], out[i]) = (keys[i + 4], out[i + 4]);
+            i += 1;
+        }
+        i = 0;
+        while i < 4 {
+            out[PER - 4 + i] = four[i];
+            i += 1;
+        }
+        turn += 1;
+    }
+    out
+}
+
+/// What the table has for slot `lane()` of row `row`; a number that is no expert, where it has nothing.
+#[inline(always)]
+unsafe fn of_token(args: &RouteArgs, row: u32) -> u32 {
+    let mut at = row;
+    if args.picked != 0 {
+        at = ld_global_u32(args.picked + 4 * u64::from(row));
+    }
+    let mut expert = u32::MAX;
+    if at < args.token_count {
+        let token = ld_global_u32(args.tokens + 4 * u64::from(at));
+        if token < args.vocab && lane() < args.used {
+            let entry = u64::from(token) * u64::from(args.used) + u64::from(lane());
+            expert = ld_global_u32(args.table + 4 * entry);
+        }
+    }
+    if expert < args.count { expert } else { u32::MAX }
+}
+
+/// The expert of slot `lane()`.
+#[inline(always)]
+unsafe fn best<const PER: usize>(args: &RouteArgs, mut ranks: [u32; PER]) -> u32 {
+    let first = PER as u32 * lane();
     if args.groups != 0 {
         close(args, &mut ranks);
     }
@@ -96,23 +178,10 @@ pub(super) unsafe fn choose<const PER: usize>(
         expert = if lane() == slot { found } else { expert };
         slot += 1;
     }
-    let mut weight = 0.0;
-    if lane() < args.used {
-        let key = ld_relaxed_u32(args.keys + 4 * u64::from(row * stride(args.count) + expert));
-        weight = score(power(key));
-    }
-    let mut divisor = total;
-    if args.renormalize != 0 {
-        (divisor, slot) = (0.0, 0);
-        while slot < args.used {
-            divisor += f32::from_bits(shfl(weight.to_bits(), slot));
-            slot += 1;
-        }
-    }
-    (expert, weight / divisor * args.scale)
+    expert
 }
 
-/// Leaves only the experts of the best groups: a group is worth its largest rank, with sigmoids its two largest together.
+/// Leaves only the experts of the best groups: a group is worth its largest rank, of a softmax, and else its two largest together.
 #[inline(always)]
 unsafe fn close<const PER: usize>(args: &RouteArgs, ranks: &mut [u32; PER]) {
     let first = PER as u32 * lane();
@@ -137,7 +206,7 @@ unsafe fn close<const PER: usize>(args: &RouteArgs, ranks: &mut [u32; PER]) {
         let best = warp_max(top);
         let winner = ballot(top == best).trailing_zeros();
         let second = warp_max(if lane() == winner { next } else { top });
-        let value = if args.sigmoid != 0 { logit(best) + logit(second) } else { logit(best) };
+        let value = if args.score == SOFTMAX { logit(best) } else { logit(best) + logit(second) };
         own = if lane() == group { rank(value) } else { own };
         group += 1;
     }

@@ -17,7 +17,7 @@ use super::super::simt::{
 const N: usize = HYPER as usize;
 const WEIGHTS: usize = HYPER_WEIGHTS as usize;
 const SUMS: usize = HYPER_SUMS as usize;
-/// Bytes of a row's weights.
+/// Bytes of a row's weights that streams are written with.
 const ROW: u64 = 4 * HYPER_WEIGHTS as u64;
 
 /// 64 columns of all streams of some rows: writes to them what a part returned, and sums up their products with the matrix.
@@ -38,7 +38,9 @@ pub(crate) unsafe fn hyper_pass(args: HyperArgs) {
     if args.matrix != 0 && exists {
         while output < WEIGHTS {
             let row = 4 * u64::from(output as u32 * HYPER) * u64::from(width);
-            matrix[output] = ld_global_f32x4(args.matrix + row + place(stream));
+            if (output as u32) < args.outputs {
+                matrix[output] = ld_global_f32x4(args.matrix + row + place(stream));
+            }
             output += 1;
         }
     }
@@ -120,7 +122,8 @@ fn dot(a: [f32; 4], b: [f32; 4]) -> f32 {
 const BATCH: usize = 8;
 const WARPS: u32 = HYPER_READ_THREADS / 32;
 
-/// Block `block() % (parts + 1)` of a row: the first makes the weights, the others read columns.
+/// Block `block() % (parts + 1)` of a row: the first makes the weights, the others read columns. Without weights to make there is none of
+/// the first kind. Who reads with weights that are there already needs no sums.
 ///
 /// # Safety
 /// The contract of `HyperRead`: buffers of the lengths in [`HyperArgs`], aligned to 16 bytes; [`HYPER_READ_THREADS`] threads and
@@ -128,16 +131,25 @@ const WARPS: u32 = HYPER_READ_THREADS / 32;
 #[inline(always)]
 pub(crate) unsafe fn hyper_read(args: HyperArgs) {
     let HyperArgs { width, chunks, parts, .. } = args;
-    let (row, part) = divide(block(), parts + 1);
+    let makers = u32::from(args.weights != 0);
+    let (row, part) = divide(block(), parts + makers);
     // What a weight's logit is multiplied with and added to: of the lane's weight.
     let (mut scale, mut base) = (0.0, 0.0);
-    if lane() < HYPER_WEIGHTS {
+    if lane() < args.outputs {
         let kind = (lane() / HYPER).min(2);
         scale = ld_global_f32(args.scale + 4 * u64::from(kind));
         base = ld_global_f32(args.base + 4 * u64::from(lane()));
     }
     await_predecessors();
     release_successor();
+    if args.from != 0 && part >= makers {
+        let mut weight = 0.0;
+        if lane() < HYPER {
+            weight = ld_global_f32(args.from + ROW * u64::from(row) + 4 * u64::from(lane()));
+        }
+        read(&args, row, part - makers, weight);
+        return;
+    }
     let sums = args.sums + 4 * u64::from(row) * u64::from(chunks * HYPER_SUMS);
     let (mut sum, mut chunk) = (0.0, warp());
     while chunk < chunks {
@@ -214,11 +226,14 @@ unsafe fn read(args: &HyperArgs, row: u32, part: u32, weight: f32) {
 /// Makes a row's weights of the logits of the first lanes.
 #[inline(always)]
 unsafe fn weigh(args: &HyperArgs, row: u32, logit: f32) {
-    let weights = args.weights + ROW * u64::from(row);
+    let weights = args.weights + 4 * u64::from(row) * u64::from(args.outputs);
     let gate = sigmoid(logit);
-    if lane() < 2 * HYPER {
+    if lane() < args.outputs.min(2 * HYPER) {
         let weight = if lane() < HYPER { gate + args.eps } else { 2.0 * gate };
         st_global_f32(weights + 4 * u64::from(lane()), weight);
+    }
+    if args.outputs == HYPER {
+        return;
     }
     // Every lane has all of the mixing matrix.
     let (mut mix, mut i) = ([[0.0; N]; N], 0);

@@ -34,13 +34,26 @@ const NAME: &str = "route";
 /// What scores are, where they are not a softmax of the logits alone.
 #[derive(Debug, Clone, Default)]
 pub struct Scores {
-    /// A score is the sigmoid of its logit.
-    pub sigmoid: bool,
+    /// What a logit means.
+    pub score: RouterScore,
     /// `[experts]`, added to scores when experts are chosen, not to their weights.
     pub bias: Option<Span<f32>>,
     /// Groups of neighbouring experts, and how many of them experts are chosen from: those with the largest values. The value of a
-    /// group is its largest score, with sigmoids the sum of its two largest, biases included.
+    /// group is its largest score of a softmax, else the sum of its two largest, biases included.
     pub groups: Option<(usize, usize)>,
+    /// Experts are not chosen, only weighted.
+    pub by_token: Option<ByToken>,
+}
+
+/// Experts that tokens have whatever their rows are.
+#[derive(Debug, Clone)]
+pub struct ByToken {
+    /// `[vocab][used]`. A number that is no expert leaves a slot without one, as a token beyond the end does.
+    pub table: Span<u32>,
+    /// The step's.
+    pub tokens: Span<u32>,
+    /// `[rows]`: which of the tokens is that of a row, if rows are not all of the step's.
+    pub picked: Option<Span<u32>>,
 }
 
 /// The gate of a network that every row goes through beside its experts.
@@ -50,6 +63,13 @@ pub struct Share {
     pub gate: Span<f32>,
     /// `[rows]`: the sigmoid of the product of a row, normalised, and the gate.
     pub out: Span<f32>,
+}
+
+impl ByToken {
+    fn uses(&self) -> impl Iterator<Item = std::sync::Arc<Allocation>> {
+        let spans = [&self.table, &self.tokens].into_iter().chain(&self.picked);
+        spans.map(|span| span.memory().clone()).collect::<Vec<_>>().into_iter()
+    }
 }
 
 /// What rows go through before the router.
@@ -115,6 +135,7 @@ impl Route {
             .chain([&self.experts, &self.scratch].map(|span| span.memory().clone()))
             .chain(self.live.as_ref().map(|live| live.memory().clone()))
             .chain(self.scores.bias.as_ref().map(|bias| bias.memory().clone()))
+            .chain(self.scores.by_token.iter().flat_map(ByToken::uses))
             .chain(
                 self.share
                     .iter()
@@ -184,6 +205,21 @@ impl Route {
             require("groups of a row", open, enough, &|| format!("at most {groups}, with {used} experts"))?;
         }
         equal("biases", scores.bias.as_ref().map_or(count, Span::len), count)?;
+        let mut by_token = RouteArgs::default();
+        if let Some(ByToken { table, tokens, picked }) = &scores.by_token {
+            let (vocab, most) = (table.len() / used, 1 << 24);
+            equal("experts of tokens", table.len(), vocab * used)?;
+            require("tokens of the table", vocab, vocab > 0 && vocab <= most, &|| format!("1 to {most}"))?;
+            let alone = scores.bias.is_none() && scores.groups.is_none();
+            require("biases and groups beside a table", 1, alone, &|| "0".to_owned())?;
+            match picked {
+                Some(picked) => equal("tokens of rows", picked.len(), rows)?,
+                None => equal("tokens", tokens.len(), rows)?,
+            }
+            (by_token.table, by_token.tokens) = (table.address(), tokens.address());
+            by_token.picked = picked.as_ref().map_or(0, Span::address);
+            (by_token.vocab, by_token.token_count) = (vocab as u32, tokens.len() as u32);
+        }
         if let Some(Share { gate, out }) = share {
             equal("weights of the share's gate", gate.len(), cols)?;
             equal("shares", out.len(), rows)?;
@@ -214,10 +250,14 @@ impl Route {
             renormalize: spec.renormalize.into(),
             share: 0,
             choosers: 0,
-            sigmoid: scores.sigmoid.into(),
+            score: match scores.score {
+                RouterScore::Softmax => route::SOFTMAX,
+                RouterScore::Sigmoid => route::SIGMOID,
+                RouterScore::SqrtSoftplus => route::SQRT_SOFTPLUS,
+            },
             groups: groups as u32,
             open: open as u32,
-            reserved: 0,
+            ..by_token
         })
     }
 }

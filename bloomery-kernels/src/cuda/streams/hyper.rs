@@ -42,7 +42,7 @@ pub struct HyperPass {
     pub width: usize,
     /// What is written.
     pub write: Option<HyperWrite>,
-    /// `[24][4][width]` in F32, and room for [`sums_len`](Self::sums_len) values.
+    /// `[24][4][width]` in F32, or `[4][4][width]` where streams are only read, and room for [`sums_len`](Self::sums_len) values.
     pub products: Option<(Weight, Span<f32>)>,
 }
 
@@ -94,12 +94,15 @@ impl HyperPass {
                 let what = "a matrix of hyper-connections";
                 return Err(CudaError::NoProduct { what, format: matrix.format() });
             }
-            equal("rows of the matrix", matrix.rows(), HYPER_WEIGHTS as usize)?;
+            let outputs = matrix.rows();
+            let holds = outputs == STREAMS || outputs == HYPER_WEIGHTS as usize;
+            let rule = || format!("{STREAMS} or {HYPER_WEIGHTS}");
+            CudaError::require(name, "rows of the matrix", outputs as u64, holds, rule)?;
             equal("columns of the matrix", matrix.cols(), STREAMS * width)?;
             equal("sums", sums.len(), Self::sums_len(rows, width))?;
             let values = matrix.data().cast();
             aligned(name, &[&values, sums])?;
-            (args.matrix, args.sums) = (values.address(), sums.address());
+            (args.matrix, args.sums, args.outputs) = (values.address(), sums.address(), outputs as u32);
             uses.extend([&values, sums].map(|span| span.memory().clone()));
             bytes += matrix.data().len();
         }
@@ -112,9 +115,9 @@ impl HyperPass {
 /// How weights are made of logits.
 #[derive(Debug, Clone)]
 pub struct HyperConnections {
-    /// Three values: multiply logits for reading, for writing, for mixing.
+    /// Three values: multiply logits for reading, for writing, for mixing. One where streams are only read.
     pub scale: Span<f32>,
-    /// 24 values, added to them.
+    /// 24 values, added to them; 4 where streams are only read.
     pub base: Span<f32>,
     /// Added to the mean square of all streams.
     pub norm_eps: f32,
@@ -124,68 +127,91 @@ pub struct HyperConnections {
     pub rounds: usize,
 }
 
-/// Makes a row's weights of what [`HyperPass`] summed up, and reads the streams with them.
+/// Weights that are made of what [`HyperPass`] summed up.
+#[derive(Debug, Clone)]
+pub struct HyperMade {
+    /// What the pass left.
+    pub sums: Span<f32>,
+    /// How.
+    pub connections: HyperConnections,
+    /// `[rows][24]`; `[rows][4]` where streams are only read.
+    pub weights: Span<f32>,
+}
+
+/// Reads streams, `out[t]` = the sum over i of `read[i] x[t][i]`, and makes weights, which are those that it reads with unless others are
+/// there already.
 #[derive(Debug, Clone)]
 pub struct HyperRead {
     /// `[rows][4][width]`.
     pub x: Span<f32>,
     /// Values of a stream: a multiple of 4.
     pub width: usize,
-    /// What the pass left.
-    pub sums: Span<f32>,
-    /// How the weights are made.
-    pub connections: HyperConnections,
-    /// `[rows][24]`.
-    pub weights: Span<f32>,
+    /// What is made. Nothing only if there is something to read with.
+    pub made: Option<HyperMade>,
+    /// `[rows][24]`: what it reads with, where that is not what it makes.
+    pub from: Option<Span<f32>>,
     /// `[rows][width]`; not `x`.
     pub out: Span<f32>,
 }
 
 impl HyperRead {
-    /// The kernel: a block for the weights of every row, and some for its columns.
+    /// The kernel: a block for the weights of every row, if any are made, and some for its columns.
     ///
     /// # Errors
     /// [`CudaError::Contract`] when numbers, lengths or alignments do not fit.
     pub fn launch(&self, _info: &DeviceInfo) -> Result<Launch, CudaError> {
-        let Self { x, width, sums, connections, weights, out } = self;
-        let HyperConnections { scale, base, norm_eps, eps, rounds } = connections;
+        let Self { x, width, made, from, out } = self;
         let (name, width) = (READ.name, *width);
         let rows = rows(name, x, width)?;
         let equal =
             |what, found: usize, expected: usize| CudaError::equal(name, what, found as u64, expected as u64);
-        equal("sums", sums.len(), HyperPass::sums_len(rows, width))?;
-        equal("scales", scale.len(), 3)?;
-        equal("bases", base.len(), HYPER_WEIGHTS as usize)?;
-        equal("weights", weights.len(), rows * HYPER_WEIGHTS as usize)?;
         equal("values that are read", out.len(), rows * width)?;
-        let fits = *rounds <= 1 << 16;
-        CudaError::require(name, "rounds", *rounds as u64, fits, || "at most 65536".to_owned())?;
         let apart = out.address() != x.address();
         let rule = || "apart from x".to_owned();
         CudaError::require(name, "values that are read", out.len() as u64, apart, rule)?;
-        aligned(name, &[x, sums, weights, out])?;
+        aligned(name, &[x, out])?;
+        let reads = made.is_some() || from.is_some();
+        CudaError::require(name, "weights", 0, reads, || "made, or there already".to_owned())?;
         let all = width.div_ceil(4 * HYPER_READ_THREADS as usize);
         let parts = if rows <= FEW { all } else { 1 };
-        let args = HyperArgs {
+        let mut args = HyperArgs {
             x: x.address(),
-            weights: weights.address(),
-            sums: sums.address(),
-            scale: scale.address(),
-            base: base.address(),
             out: out.address(),
-            norm_eps: *norm_eps,
-            eps: *eps,
             width: width as u32,
             rows: rows as u32,
-            rounds: *rounds as u32,
             chunks: chunks(width) as u32,
             parts: parts as u32,
             ..HyperArgs::default()
         };
-        let blocks = (rows * (parts + 1)) as u32;
+        let mut uses = [x, out].map(|span| span.memory().clone()).to_vec();
+        let mut bytes = x.len() + out.len();
+        if let Some(HyperMade { sums, connections, weights }) = made {
+            let HyperConnections { scale, base, norm_eps, eps, rounds } = connections;
+            equal("sums", sums.len(), HyperPass::sums_len(rows, width))?;
+            let outputs = if scale.len() == 1 { STREAMS } else { HYPER_WEIGHTS as usize };
+            equal("scales", scale.len(), if outputs == STREAMS { 1 } else { 3 })?;
+            equal("bases", base.len(), outputs)?;
+            equal("weights", weights.len(), rows * outputs)?;
+            let fits = *rounds <= 1 << 16;
+            CudaError::require(name, "rounds", *rounds as u64, fits, || "at most 65536".to_owned())?;
+            aligned(name, &[sums, weights])?;
+            (args.weights, args.sums, args.outputs) = (weights.address(), sums.address(), outputs as u32);
+            (args.scale, args.base) = (scale.address(), base.address());
+            (args.norm_eps, args.eps, args.rounds) = (*norm_eps, *eps, *rounds as u32);
+            uses.extend([sums, scale, base, weights].map(|span| span.memory().clone()));
+            bytes += sums.len();
+        }
+        if let Some(from) = from {
+            equal("weights that are there", from.len(), rows * HYPER_WEIGHTS as usize)?;
+            let apart = made.as_ref().is_none_or(|made| made.weights.address() != from.address());
+            let rule = || "apart from those that are made".to_owned();
+            CudaError::require(name, "weights that are there", from.len() as u64, apart, rule)?;
+            args.from = from.address();
+            uses.push(from.memory().clone());
+        }
+        let blocks = (rows * (parts + usize::from(made.is_some()))) as u32;
         let grid = Grid { blocks, threads: HYPER_READ_THREADS, shared_bytes: HYPER_READ_BYTES };
-        let uses = [x, sums, scale, base, weights, out].map(|span| span.memory().clone()).to_vec();
-        Ok(Launch::new(READ, grid, args, 4 * (x.len() + out.len() + sums.len()) as u64, uses))
+        Ok(Launch::new(READ, grid, args, 4 * bytes as u64, uses))
     }
 }
 

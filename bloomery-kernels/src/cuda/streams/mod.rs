@@ -5,7 +5,7 @@ mod hyper;
 mod mean;
 
 pub use gated::{StreamNorm, StreamProducts, StreamWrite};
-pub use hyper::{HyperConnections, HyperPass, HyperRead, HyperWrite};
+pub use hyper::{HyperConnections, HyperMade, HyperPass, HyperRead, HyperWrite};
 pub use mean::{GatedMean, StreamMean};
 
 use super::{CudaError, Span};

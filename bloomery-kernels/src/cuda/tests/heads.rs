@@ -45,10 +45,19 @@ fn every_head_has_its_matrix() {
         (Case { heads: 2, outs: 48, cols: 272, tail: 0 }, 8),
         (Case { heads: 2, outs: 512, cols: 128, tail: 64 }, 1),
         (Case { heads: 2, outs: 128, cols: 512, tail: 0 }, 10),
+        (Case { heads: 2, outs: 48, cols: 1040, tail: 0 }, 1),
+        (Case { heads: 3, outs: 24, cols: 528, tail: 0 }, 7),
+        (Case { heads: 2, outs: 8, cols: 544, tail: 0 }, 65),
+        (Case { heads: 3, outs: 24, cols: 48, tail: 4 }, 9),
+        (Case { heads: 1, outs: 32, cols: 2576, tail: 0 }, 8),
+        (Case { heads: 2, outs: 80, cols: 1024, tail: 0 }, 9),
+        (Case { heads: 1, outs: 16, cols: 800, tail: 0 }, 67),
     ];
     if place.is_card() {
         cases.push((Case { heads: 16, outs: 512, cols: 128, tail: 64 }, 700));
         cases.push((Case { heads: 128, outs: 128, cols: 512, tail: 0 }, 333));
+        cases.push((Case { heads: 8, outs: 1024, cols: 4096, tail: 0 }, 3));
+        cases.push((Case { heads: 8, outs: 1024, cols: 4096, tail: 0 }, 150));
     }
     for (case, rows) in cases {
         let mut rng = Rng::new((case.outs + rows) as u64);
@@ -92,9 +101,14 @@ fn bad_calls_are_refused() {
     assert!(refused(PerHead { tail: 3, ..op.clone() }).contains("go along"));
     assert!(refused(PerHead { rows: 0, ..op.clone() }).contains("rows"));
     assert!(refused(PerHead { out: x.span(), ..op }).contains("output"));
+    let wide = Case { heads: 1, outs: 16, cols: 528, tail: 4 };
+    let weights = wide.pack(&mut place, &vec![0.5; 16 * 528]);
+    let (x, out) = (place.poison::<f32>(532), place.poison::<f32>(20));
+    let op = PerHead { x: x.span(), weights, out: out.span(), rows: 1, tail: 4 };
+    assert_eq!(refused(op), "per_head: values that go along is 4, must be 0");
     let message = |result: Result<Vec<u16>, super::super::CudaError>| result.unwrap_err().to_string();
-    assert!(message(HeadWeights::pack(1, 16, 528, &[])).contains("columns of a matrix"));
-    assert!(message(HeadWeights::pack(1, 8, 16, &[])).contains("rows of a matrix"));
+    assert!(message(HeadWeights::pack(1, 16, 16400, &[])).contains("columns of a matrix"));
+    assert!(message(HeadWeights::pack(1, 12, 16, &[])).contains("rows of a matrix"));
     assert!(message(HeadWeights::pack(1, 16, 16, &[0.0; 255])).contains("values of the weights"));
     assert!(message(HeadWeights::pack(1, 16, 16, &[70_000.0; 256])).contains("half precision"));
 }

@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use bloomery_gguf::Format;
 
 use super::super::testing::{Place, places};
-use super::super::{CudaError, HyperConnections, HyperPass, HyperRead, HyperWrite, Weight};
+use super::super::{CudaError, HyperConnections, HyperMade, HyperPass, HyperRead, HyperWrite, Weight};
 use crate::cpu::testing::{Rng, bits};
 use crate::cpu::{Cpu, HyperSpec, Isa, Numerics, Pool};
 
@@ -86,9 +86,12 @@ impl Case {
             let read = HyperRead {
                 x: x.span(),
                 width,
-                sums: sums.span(),
-                connections: connections.clone(),
-                weights: weights.span(),
+                made: Some(HyperMade {
+                    sums: sums.span(),
+                    connections: connections.clone(),
+                    weights: weights.span(),
+                }),
+                from: None,
                 out: out.span(),
             };
             place.run(&read.launch(place.info()).unwrap());
@@ -184,15 +187,127 @@ fn bad_calls_are_refused() {
     let op = HyperRead {
         x: part(64..128),
         width: 8,
-        sums: part(128..192),
-        connections: connections.clone(),
-        weights: part(192..240),
+        made: Some(HyperMade {
+            sums: part(128..192),
+            connections: connections.clone(),
+            weights: part(192..240),
+        }),
+        from: Some(part(320..368)),
         out: part(240..256),
     };
     assert!(op.launch(place.info()).is_ok());
     let refused = |op: HyperRead| op.launch(place.info()).unwrap_err().to_string();
-    assert!(refused(HyperRead { sums: part(128..160), ..op.clone() }).contains("sums"));
-    let short = HyperConnections { scale: part(0..2), ..connections };
-    assert!(refused(HyperRead { connections: short, ..op.clone() }).contains("scales"));
-    assert!(refused(HyperRead { out: part(64..80), ..op }).ends_with("apart from x"));
+    let made = op.made.clone().unwrap();
+    let with = |made| HyperRead { made: Some(made), ..op.clone() };
+    assert!(refused(with(HyperMade { sums: part(128..160), ..made.clone() })).contains("sums"));
+    let short = HyperConnections { scale: part(0..2), ..connections.clone() };
+    assert!(
+        refused(with(HyperMade { connections: short, ..made.clone() })).contains("scales is 2, must be 3")
+    );
+    let one = HyperConnections { scale: part(0..1), ..connections };
+    assert!(refused(with(HyperMade { connections: one, ..made })).contains("bases is 24, must be 4"));
+    assert!(refused(HyperRead { out: part(64..80), ..op.clone() }).ends_with("apart from x"));
+    let found = refused(HyperRead { from: Some(part(192..240)), ..op.clone() });
+    assert!(found.ends_with("apart from those that are made"), "{found}");
+    assert!(refused(HyperRead { from: Some(part(320..344)), ..op.clone() }).contains("that are there is 24"));
+    assert!(refused(HyperRead { made: None, from: None, ..op }).contains("made, or there already"));
+}
+
+/// What is read with weights that are there already, by parts that make others and by parts that make none.
+#[test]
+fn streams_are_read_by_weights_of_the_part_before() {
+    let cpu = Cpu::new(Pool::new(NonZeroUsize::MIN), Isa::detect(), Numerics::Fast);
+    for mut place in places() {
+        for (rows, width) in [(1, 5120), (1, 68), (2, 4), (7, 68), (8, 132), (9, 68), (33, 36)] {
+            let case = Case::new(rows, width);
+            let [made, ..] = case.run(&mut place);
+            let before = Rng::new(9).normals(rows * WEIGHTS);
+            let (x, from) = (place.buffer(&case.x), place.buffer(&before));
+            let bytes: Vec<u8> = case.matrix.iter().flat_map(|value| value.to_le_bytes()).collect();
+            let matrix = place.weight(Format::F32, WEIGHTS, STREAMS * width, &bytes);
+            let sums = place.poison::<f32>(HyperPass::sums_len(rows, width)).span();
+            let products = Some((matrix, sums.clone()));
+            let pass = HyperPass { x: x.span(), width, write: None, products };
+            place.run(&pass.launch(place.info()).unwrap());
+            let connections = HyperConnections {
+                scale: place.buffer(&SCALE).span(),
+                base: place.buffer(&case.base).span(),
+                norm_eps: 1e-5,
+                eps: 1e-6,
+                rounds: ROUNDS,
+            };
+            let weights = place.poison::<f32>(rows * WEIGHTS);
+            let made_now = Some(HyperMade { sums, connections, weights: weights.span() });
+            let mut expected = vec![0.0; rows * width];
+            cpu.hyper_read(&case.x, (&before, WEIGHTS), STREAMS, &mut expected).unwrap();
+            for makes in [made_now, None] {
+                let name = format!("{rows} rows of {width}, {}", makes.is_some());
+                let out = place.poison::<f32>(rows * width);
+                let from = Some(from.span());
+                let read = HyperRead { x: x.span(), width, made: makes, from, out: out.span() };
+                place.run(&read.launch(place.info()).unwrap());
+                for (a, b) in place.read(&out).iter().zip(&expected) {
+                    // Four products, of values around 1.
+                    assert!((a - b).abs() <= 4e-6, "{name}: {a}, not {b}");
+                }
+                assert_eq!(bits(&place.read(&weights)), bits(&made), "{name}: weights that are made");
+            }
+        }
+    }
+}
+
+/// Streams that are only read, as by a head.
+#[test]
+fn a_head_has_weights_for_reading_alone() {
+    let cpu = Cpu::new(Pool::new(NonZeroUsize::MIN), Isa::detect(), Numerics::Fast);
+    for mut place in places() {
+        for (rows, width) in [(1, 4096), (1, 4), (2, 68), (7, 68), (9, 68), (33, 36)] {
+            let case = Case::new(rows, width);
+            let all = STREAMS * width;
+            let run = |place: &mut Place, x: &[f32]| {
+                let rows = x.len() / all;
+                let (x, sums) =
+                    (place.buffer(x), place.poison::<f32>(HyperPass::sums_len(rows, width)).span());
+                let bytes: Vec<u8> =
+                    case.matrix[..STREAMS * all].iter().flat_map(|value| value.to_le_bytes()).collect();
+                let matrix = place.weight(Format::F32, STREAMS, all, &bytes);
+                let products = Some((matrix, sums.clone()));
+                let pass = HyperPass { x: x.span(), width, write: None, products };
+                place.run(&pass.launch(place.info()).unwrap());
+                let connections = HyperConnections {
+                    scale: place.buffer(&SCALE[..1]).span(),
+                    base: place.buffer(&case.base[..STREAMS]).span(),
+                    norm_eps: 1e-5,
+                    eps: 1e-6,
+                    rounds: ROUNDS,
+                };
+                let (weights, out) = (place.poison::<f32>(rows * STREAMS), place.poison::<f32>(rows * width));
+                let made = Some(HyperMade { sums, connections, weights: weights.span() });
+                let read = HyperRead { x: x.span(), width, made, from: None, out: out.span() };
+                place.run(&read.launch(place.info()).unwrap());
+                [place.read(&weights), place.read(&out)]
+            };
+            let found = run(&mut place, &case.x);
+            let logit = |(row, weights): (&[f32], &[f32])| {
+                row.iter().zip(weights).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum::<f64>() as f32
+            };
+            let matrix = || case.matrix.chunks(all).take(STREAMS);
+            let mut weights: Vec<f32> =
+                case.x.chunks(all).flat_map(|row| matrix().map(move |w| logit((row, w)))).collect();
+            let spec = HyperSpec { scale: &SCALE[..1], base: &case.base[..STREAMS], ..case.spec() };
+            cpu.hyper_weights(&case.x, &spec, &mut weights).unwrap();
+            let mut out = vec![0.0; rows * width];
+            cpu.hyper_read(&case.x, (&weights, STREAMS), STREAMS, &mut out).unwrap();
+            for (found, expected) in found.iter().zip([&weights, &out]) {
+                for (a, b) in found.iter().zip(expected) {
+                    assert!((a - b).abs() <= 2e-5 * b.abs().max(0.1), "{rows} rows of {width}: {a}, not {b}");
+                }
+            }
+            let last = rows - 1;
+            let alone = run(&mut place, &case.x[last * all..]);
+            for (found, alone) in found.iter().zip(&alone) {
+                assert_eq!(bits(&found[last * alone.len()..]), bits(alone), "{rows} rows: the last alone");
+            }
+        }
+    }
 }

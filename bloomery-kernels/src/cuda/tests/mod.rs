@@ -26,6 +26,8 @@ mod paged;
 mod project;
 mod rope;
 mod route;
+mod route_tokens;
 mod seats;
 mod streams;
+mod summaries;
 mod take;

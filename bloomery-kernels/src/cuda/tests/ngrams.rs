@@ -2,8 +2,8 @@
 
 use std::num::NonZeroUsize;
 
-use super::super::NgramMix;
 use super::super::testing::{Place, places};
+use super::super::{NgramAdd, NgramMix};
 use crate::cpu::testing::{Rng, bits};
 use crate::cpu::{
     Cpu, DeltaRun, Isa, NgramConv, NgramInput, NgramScratch, NgramWeights, Norm, Numerics, Pool,
@@ -221,6 +221,67 @@ fn a_key_without_sign_gives_half() {
         let [x, _] = layer.run(&mut place, &step, &input, &states);
         close(&x, &layer.expected(&step, &input, &states)[0], "a key of zeros");
     }
+}
+
+/// Without a convolution there are no states, and one kernel.
+#[test]
+fn values_alone_are_added() {
+    for mut place in places() {
+        for (streams, width) in [(4, 40), (2, 264), (3, 8), (4, 5120)] {
+            let layer = Layer::new(streams, width, 2, 1);
+            for rows in [1, 2, 7, 8, 9, 31, 33].into_iter().filter(|rows| width < 5120 || *rows < 3) {
+                let input = Input::new(&layer, rows);
+                let run = |place: &mut Place, input: &Input| {
+                    let x = place.buffer(&input.x);
+                    let op = NgramAdd {
+                        streams,
+                        width,
+                        key: place.buffer(&input.key).span(),
+                        value: place.buffer(&input.value).span(),
+                        x: x.span(),
+                        norms: [0, 1].map(|i| (place.buffer(&layer.gains[i]).span(), EPS[i])),
+                    };
+                    place.run(&op.launch(place.info()).unwrap());
+                    place.read(&x)
+                };
+                let found = run(&mut place, &input);
+                let cpu = Cpu::new(Pool::new(NonZeroUsize::MIN), Isa::detect(), Numerics::Fast);
+                let weights = NgramWeights { conv: None, ..layer.weights() };
+                let mut expected = input.x.clone();
+                let (mut scratch, given) =
+                    (NgramScratch::default(), NgramInput { key: &input.key, value: &input.value });
+                let runs = [DeltaRun { first: 0, rows, from: None, saves: &[] }];
+                cpu.ngrams(&weights, &given, &runs, &mut [], &mut expected, &mut scratch).unwrap();
+                let name = format!("{rows} rows of {streams} streams of {width}");
+                close(&found, &expected, &name);
+                let alone = run(&mut place, &input.rows(&layer, rows - 1..rows));
+                assert_eq!(bits(&alone), bits(&found[(rows - 1) * layer.all()..]), "{name}: the last alone");
+            }
+        }
+    }
+}
+
+#[test]
+fn bad_additions_are_refused() {
+    let mut place = places().remove(0);
+    let floats = place.buffer(&vec![0.0_f32; 256]);
+    let part = |range| floats.slice(range).unwrap();
+    let norms = [(part(0..32), 1e-6), (part(32..64), 1e-6)];
+    let op = NgramAdd {
+        streams: 2,
+        width: 16,
+        key: part(64..128),
+        value: part(128..160),
+        x: part(160..224),
+        norms,
+    };
+    assert!(op.launch(place.info()).is_ok());
+    let refused = |op: NgramAdd| op.launch(place.info()).unwrap_err().to_string();
+    assert_eq!(refused(NgramAdd { streams: 0, ..op.clone() }), "n-grams: streams is 0, must be 1 to 8");
+    let found = refused(NgramAdd { value: part(128..144), ..op.clone() });
+    assert_eq!(found, "n-grams: values is 16, must be 32");
+    assert!(refused(NgramAdd { x: part(160..216), ..op.clone() }).contains("values of the streams"));
+    assert!(refused(NgramAdd { x: part(162..226), ..op }).contains("an address"));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use bloomery_gguf::Format;
 use super::super::testing::{Place, places};
 use super::super::{CudaError, Route, RouteNorm, Scores, Share, Span, Weight};
 use crate::cpu::testing::{Rng, bits, weights};
-use crate::cpu::{Cpu, Isa, Matrix, Norm, Numerics, Pool, RouterSpec, Routes, Scratch};
+use crate::cpu::{Cpu, Isa, Matrix, Norm, Numerics, Pool, RouterScore, RouterSpec, Routes, Scratch};
 
 const EPS: f32 = 1e-6;
 
@@ -219,9 +219,10 @@ fn tiles_of_both_sizes_have_the_same_logits() {
 fn scored(logits: &[f64], used: usize, rule: (&Scores, &[f32], bool)) -> (Vec<u32>, Vec<f64>) {
     let (scores, bias, renormalize) = rule;
     let total: f64 = logits.iter().map(|logit| logit.exp()).sum();
-    let score = |logit: &f64| match scores.sigmoid {
-        true => 1.0 / (1.0 + (-logit).exp()),
-        false => logit.exp() / total,
+    let score = |logit: &f64| match scores.score {
+        RouterScore::Softmax => logit.exp() / total,
+        RouterScore::Sigmoid => 1.0 / (1.0 + (-logit).exp()),
+        RouterScore::SqrtSoftplus => logit.exp().ln_1p().sqrt(),
     };
     let weights: Vec<f64> = logits.iter().map(score).collect();
     let mut ranks: Vec<f64> =
@@ -231,7 +232,7 @@ fn scored(logits: &[f64], used: usize, rule: (&Scores, &[f32], bool)) -> (Vec<u3
         let value = |group: usize| {
             let mut all = ranks[group * each..][..each].to_vec();
             all.sort_by(|a, b| b.total_cmp(a));
-            all[0] + if scores.sigmoid { all[1] } else { 0.0 }
+            all[0] + if scores.score == RouterScore::Softmax { 0.0 } else { all[1] }
         };
         let mut groups: Vec<usize> = (0..count).collect();
         groups.sort_by(|a, b| value(*b).total_cmp(&value(*a)));
@@ -253,15 +254,17 @@ fn scored(logits: &[f64], used: usize, rule: (&Scores, &[f32], bool)) -> (Vec<u3
 fn scores_with_biases_and_groups() {
     let mut place = place();
     let cols = 64;
-    for (count, used, sigmoid, has_bias, groups) in [
-        (16, 4, true, true, None),
-        (64, 6, false, false, None),
-        (160, 6, false, false, Some((8, 3))),
-        (256, 8, true, true, Some((8, 4))),
-        (288, 8, true, true, None),
-        (512, 10, false, false, None),
-        (64, 8, false, true, Some((32, 5))),
-        (30, 2, true, false, Some((15, 1))),
+    for (count, used, score, has_bias, groups) in [
+        (16, 4, RouterScore::Sigmoid, true, None),
+        (64, 6, RouterScore::Softmax, false, None),
+        (160, 6, RouterScore::Softmax, false, Some((8, 3))),
+        (256, 8, RouterScore::Sigmoid, true, Some((8, 4))),
+        (288, 8, RouterScore::Sigmoid, true, None),
+        (512, 10, RouterScore::Softmax, false, None),
+        (64, 8, RouterScore::Softmax, true, Some((32, 5))),
+        (30, 2, RouterScore::Sigmoid, false, Some((15, 1))),
+        (384, 6, RouterScore::SqrtSoftplus, true, None),
+        (12, 3, RouterScore::SqrtSoftplus, false, Some((4, 2))),
     ] {
         for (rows, renormalize, raw) in
             [(1, true, false), (3, false, false), (34, true, false), (2, true, true), (33, false, true)]
@@ -277,7 +280,7 @@ fn scores_with_biases_and_groups() {
                 rng.normals(count).into_iter().map(|v| if has_bias { 0.2 * v } else { 0.0 }).collect();
             let gate = rng.normals(cols);
             let biases = place.buffer(&bias);
-            let scores = Scores { sigmoid, bias: has_bias.then(|| biases.span()), groups };
+            let scores = Scores { score, bias: has_bias.then(|| biases.span()), groups, by_token: None };
             let spec = RouterSpec { scale: 2.5, renormalize, ..RouterSpec::softmax(used) };
             let scratch = place.buffer(&vec![0_u32; Route::scratch_len(rows, count)]);
             let (experts, weights) = (place.poison::<u32>(rows * used), place.poison::<f32>(rows * used));

@@ -1,18 +1,22 @@
 //! Hyper-connections.
 
-use bloomery_kernels::cuda::{CudaError, HyperConnections, HyperPass, HyperRead, HyperWrite, Launch};
+use bloomery_kernels::cuda::{
+    CudaError, HyperConnections, HyperMade, HyperPass, HyperRead, HyperWrite, Launch,
+};
 
 use super::streams::Write;
 use crate::backend::cuda::frame::Frame;
 use crate::backend::cuda::walk::Stage;
 use crate::program::{Buffer, Hyper, Op, Projection};
 
-/// How a part of a layer reads streams: products with all of them, and what is made of those.
+/// How a part of a layer reads streams: products with all of them, and what is made of those, with which it reads unless it reads with
+/// weights of the part before.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(in crate::backend::cuda) struct Reading<'a> {
     x: Buffer,
     /// Its result is the buffer of the weights.
     logits: &'a Projection,
+    from: Option<Buffer>,
     hyper: Hyper,
     out: Buffer,
 }
@@ -24,10 +28,10 @@ impl<'a> Reading<'a> {
     /// The reading that `ops` begin with.
     pub(in crate::backend::cuda) fn of(mut ops: impl Iterator<Item = &'a Op>) -> Option<Self> {
         let Op::Project { x, norm: None, parts } = ops.next()? else { return None };
-        let &Op::HyperRead { x: read, weights, from: None, hyper, out } = ops.next()? else { return None };
+        let &Op::HyperRead { x: read, weights, from, hyper, out } = ops.next()? else { return None };
         let [logits] = &parts[..] else { return None };
         let plain = logits.bias.is_none() && !logits.accumulate && logits.out == weights;
-        (*x == read && plain).then_some(Self { x: read, logits, hyper, out })
+        (*x == read && plain).then_some(Self { x: read, logits, from, hyper, out })
     }
 
     /// Whether it is of these streams.
@@ -41,7 +45,7 @@ impl<'a> Reading<'a> {
         frame: &Frame<'_>,
         write: Option<Write>,
     ) -> Result<Vec<Stage>, CudaError> {
-        let Self { x, logits, hyper, out } = self;
+        let Self { x, logits, from, hyper, out } = self;
         let (model, width) = (frame.model, out.cols);
         let sums = frame.memory.streams.slice(0..scratch_len(frame.rows_of(x.rows), width))?;
         let products = Some((model.matrix(logits.weight).clone(), sums.clone()));
@@ -54,7 +58,9 @@ impl<'a> Reading<'a> {
             rounds: hyper.rounds,
         };
         let weights = frame.span(logits.out)?;
-        let read = HyperRead { x: frame.span(x)?, width, sums, connections, weights, out: frame.span(out)? };
+        let made = Some(HyperMade { sums, connections, weights });
+        let from = from.map(|from| frame.span(from)).transpose()?;
+        let read = HyperRead { x: frame.span(x)?, width, made, from, out: frame.span(out)? };
         Ok(vec![Stage::new("streams", vec![pass.launch(frame.info)?, read.launch(frame.info)?])])
     }
 
@@ -83,6 +89,18 @@ pub(in crate::backend::cuda) fn write(
     write: Write,
 ) -> Result<Vec<Launch>, CudaError> {
     Ok(vec![pass(frame, x, write.y.cols, Some(write))?.launch(frame.info)?])
+}
+
+/// What weights that are there already read.
+pub(in crate::backend::cuda) fn last(
+    frame: &Frame<'_>,
+    x: Buffer,
+    weights: Buffer,
+    out: Buffer,
+) -> Result<Vec<Launch>, CudaError> {
+    let from = Some(frame.span(weights)?);
+    let read = HyperRead { x: frame.span(x)?, width: out.cols, made: None, from, out: frame.span(out)? };
+    Ok(vec![read.launch(frame.info)?])
 }
 
 /// Values of memory for `rows` rows of streams of `width` values.

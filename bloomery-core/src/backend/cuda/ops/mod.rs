@@ -19,4 +19,5 @@ pub(super) mod project;
 pub(super) mod rope;
 pub(super) mod route;
 pub(super) mod streams;
+pub(super) mod summaries;
 pub(super) mod take;

@@ -1,6 +1,6 @@
 //! Hashed n-grams.
 
-use bloomery_kernels::cuda::{CudaError, Embed, Launch, NgramMix};
+use bloomery_kernels::cuda::{CudaError, Embed, Launch, NgramAdd, NgramMix};
 
 use super::streams::odd;
 use crate::backend::cuda::frame::Frame;
@@ -9,12 +9,17 @@ use crate::weights::Weights;
 
 /// Why there are no kernels for a layer, if there are none.
 pub(in crate::backend::cuda) fn unsupported(layer: &NgramLayer) -> Option<String> {
-    let Some(conv) = layer.conv else { return Some("n-grams without a convolution".to_owned()) };
     odd(layer.streams, layer.width).or_else(|| {
+        let conv = layer.conv?;
         let (taps, dilation) = (conv.taps, layer.dilation());
         let fits = (2..=64).contains(&taps) && (1..=64).contains(&dilation);
         (!fits).then(|| format!("a convolution over {taps} n-grams, {dilation} apart"))
     })
+}
+
+/// Rows of the table that `rows` rows look up.
+pub(in crate::backend::cuda) fn found_rows(layer: &NgramLayer, rows: usize) -> usize {
+    rows * layer.hash.heads.len()
 }
 
 /// Bytes of a row of the table.
@@ -24,13 +29,17 @@ pub(in crate::backend::cuda) fn row_bytes(layer: &NgramLayer, weights: &Weights)
 
 /// Values of memory for `rows` rows.
 pub(in crate::backend::cuda) fn scratch_len(layer: &NgramLayer, rows: usize) -> usize {
-    NgramMix::scratch_len(rows, layer.streams, layer.width)
+    layer.conv.map_or(0, |_| NgramMix::scratch_len(rows, layer.streams, layer.width))
 }
 
 /// The step's rows of the table in floats.
-pub(in crate::backend::cuda) fn found(frame: &Frame<'_>, out: Buffer) -> Result<Vec<Launch>, CudaError> {
+pub(in crate::backend::cuda) fn found(
+    frame: &Frame<'_>,
+    id: NgramId,
+    out: Buffer,
+) -> Result<Vec<Launch>, CudaError> {
     let Some(lookup) = frame.lookup else { return Ok(Vec::new()) };
-    let (table, ids) = lookup.found(frame.rows)?;
+    let (table, ids) = lookup.found(id, frame.rows)?;
     let embed = Embed { table, ids, scale: 1.0, copies: 1, out: frame.span(out)? };
     Ok(vec![embed.launch(frame.info)?])
 }
@@ -43,20 +52,25 @@ pub(in crate::backend::cuda) fn mix(
 ) -> Result<Vec<Launch>, CudaError> {
     let (model, inputs) = (frame.model, frame.inputs);
     let layer = &model.program.ngrams[id.0];
-    let Some(conv) = layer.conv else { return Ok(Vec::new()) };
+    let (streams, width) = (layer.streams, layer.width);
+    let (key, value, x) = (frame.span(key)?, frame.span(value)?, frame.span(x)?);
+    let Some(conv) = layer.conv else {
+        let norms = [layer.key_norm, layer.query_norm].map(|norm| model.norm(norm));
+        return Ok(vec![NgramAdd { streams, width, key, value, x, norms }.launch(frame.info)?]);
+    };
     let [from, starts, saves] = inputs.states(frame.rows)?;
     let mix = NgramMix {
-        streams: layer.streams,
-        width: layer.width,
+        streams,
+        width,
         taps: conv.taps,
         dilation: layer.dilation(),
-        key: frame.span(key)?,
-        value: frame.span(value)?,
-        x: frame.span(x)?,
+        key,
+        value,
+        x,
         norms: [layer.key_norm, layer.query_norm, conv.norm].map(|norm| model.norm(norm)),
         conv: model.vector(conv.weights),
         scratch: frame.memory.streams.span(),
-        states: frame.states.ngrams(),
+        states: frame.states.ngrams(id),
         sequence: inputs.sequences(frame.rows)?,
         from,
         starts,

@@ -1,13 +1,13 @@
 //! A norm, if there is one, the router's logits and the experts of every row.
 
 use bloomery_gguf::Format;
-use bloomery_kernels::cpu::RouterSpec;
-use bloomery_kernels::cuda::{CudaError, Launch, Route, RouteNorm, Scores as CardScores, Share};
+use bloomery_kernels::cpu::{RouterScore, RouterSpec};
+use bloomery_kernels::cuda::{ByToken, CudaError, Launch, Route, RouteNorm, Scores as CardScores, Share};
 
 use crate::backend::cuda::frame::Frame;
 use crate::backend::cuda::support::without;
 use crate::def::{Groups, Scores};
-use crate::program::{Buffer, Gain, Routing};
+use crate::program::{Buffer, Gain, Routing, Rows};
 use crate::weights::{Packed, VectorId};
 
 /// Experts of a layer, and of a row, that the kernels choose from and choose.
@@ -36,6 +36,9 @@ pub(in crate::backend::cuda) fn unsupported(
         {
             return Some(format!("{used} of {experts} experts in {open} of {count} groups"));
         }
+    }
+    if routing.by_token.is_some() && (routing.bias.is_some() || routing.spec.groups.is_some()) {
+        return Some("experts by token, with a bias or groups".to_owned());
     }
     let too_many = router.rows > MOST.0 || used > MOST.1;
     too_many.then(|| format!("{used} of {} experts are more than {} of {}", router.rows, MOST.1, MOST.0))
@@ -70,15 +73,29 @@ pub(in crate::backend::cuda) fn launches(
             Some(RouteNorm { gain, eps, normed: frame.span(normed)? })
         }
     };
+    let by_token = match router.by_token {
+        None => None,
+        Some(table) => {
+            let inputs = frame.inputs;
+            let picks = x.rows == Rows::Outputs && !frame.takes_all();
+            let picked = picks.then(|| inputs.outputs(frame.outputs)).transpose()?;
+            Some(ByToken { table: frame.model.numbers(table), tokens: inputs.tokens(frame.rows)?, picked })
+        }
+    };
     let route = Route {
         x: frame.span(x)?,
         norm,
         router: frame.model.matrix(router.weight).clone(),
         spec,
         scores: CardScores {
-            sigmoid: router.spec.scores == Scores::Sigmoid,
+            score: match router.spec.scores {
+                Scores::Softmax => RouterScore::Softmax,
+                Scores::Sigmoid => RouterScore::Sigmoid,
+                Scores::SqrtSoftplus => RouterScore::SqrtSoftplus,
+            },
             bias: router.bias.map(|id| frame.model.vector(id)),
             groups: router.spec.groups.map(|groups| (groups.count, groups.used)),
+            by_token,
         },
         share,
         experts: frame.memory.experts.slice(0..rows * used)?,

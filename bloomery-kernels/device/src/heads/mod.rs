@@ -2,7 +2,9 @@
 //!
 //! A warp keeps 16 rows and up to 128 columns of a matrix in registers, as operands of the tensor cores, and multiplies 8 rows of values at a
 //! time with them. These are two halves each, 22 bits. Slices of 128 columns are summed by themselves and then added in their order,
-//! whatever the number of rows.
+//! whatever the number of rows. Matrices of more than 512 columns have kernels of their own, [`wide`].
+
+pub(crate) mod wide;
 
 use super::abi::heads::{HeadsArgs, ROWS, SIXTEENS, WARPS};
 use super::simt::{
@@ -27,7 +29,7 @@ pub(crate) unsafe fn per_head<const TAIL: bool>(args: HeadsArgs) {
     let (first, sixteens) = (SIXTEENS * slice, args.cols / 16);
     // Zeros for what a matrix does not have.
     let count = if 16 * tile < args.outs { sixteens.saturating_sub(first) } else { 0 };
-    let matrix = u64::from(head * (args.outs / 16) + tile) * u64::from(sixteens) + u64::from(first);
+    let matrix = u64::from(head * args.outs.div_ceil(16) + tile) * u64::from(sixteens) + u64::from(first);
     let from = args.weights + 512 * matrix + 16 * u64::from(lane());
     let (mut weights, mut i) = ([[0; 4]; N], 0);
     while i < N {
@@ -80,7 +82,7 @@ pub(crate) unsafe fn per_head<const TAIL: bool>(args: HeadsArgs) {
         i = 0;
         while i < 4 {
             let (out, column) = (16 * tile + g + 8 * (i as u32 / 2), row + 2 * t + i as u32 % 2);
-            if slice == 0 && count > 0 && column < end {
+            if slice == 0 && count > 0 && out < args.outs && column < end {
                 let at = u64::from(column * args.heads + head) * u64::from(out_width) + u64::from(out);
                 st_global_f32(args.out + 4 * at, sums[i]);
             }
@@ -114,10 +116,23 @@ mod entries {
     use super::HeadsArgs;
 
     crate::simt::bounds!(per_head, 128, 4);
+    crate::simt::bounds!(per_head_wide, 128, 4);
+    crate::simt::bounds!(per_head_wide_many, 128, 3);
 
     /// See [`per_head`](super::per_head).
     #[unsafe(no_mangle)]
     pub unsafe extern "ptx-kernel" fn per_head(args: HeadsArgs) {
         super::per_head::<true>(args);
+    }
+    /// Up to 8 rows.
+    #[unsafe(no_mangle)]
+    pub unsafe extern "ptx-kernel" fn per_head_wide(args: HeadsArgs) {
+        super::wide::per_head::<1, 1, 8>(args);
+    }
+
+    /// Up to 64 rows a block.
+    #[unsafe(no_mangle)]
+    pub unsafe extern "ptx-kernel" fn per_head_wide_many(args: HeadsArgs) {
+        super::wide::per_head::<8, 2, 1>(args);
     }
 }
