@@ -83,7 +83,11 @@ impl Bench {
         let from: Vec<u32> = (0..sequences as u32).collect();
         let op = Delta {
             shape: SHAPE,
-            form: DeltaForm::Heads { qkv: self.floats(rows * SHAPE.channels())?, conv: self.empty(0)? },
+            form: DeltaForm::Heads {
+                qkv: self.floats(rows * SHAPE.channels())?,
+                conv: self.empty(0)?,
+                sigmoid: false,
+            },
             z: self.floats(rows * SHAPE.outputs())?,
             beta: self.floats(rows * SHAPE.value_heads)?,
             alpha: self.floats(rows * SHAPE.value_heads)?,
@@ -102,8 +106,8 @@ impl Bench {
         for _ in 0..LAYERS {
             let conv = self.floats(SHAPE.taps * SHAPE.channels())?;
             let states = self.empty(slots * SHAPE.state_len())?;
-            let DeltaForm::Heads { qkv, .. } = op.form.clone() else { continue };
-            let form = DeltaForm::Heads { qkv, conv };
+            let DeltaForm::Heads { qkv, sigmoid, .. } = op.form.clone() else { continue };
+            let form = DeltaForm::Heads { qkv, conv, sigmoid };
             ops.push(Delta { form, states, ..op.clone() }.launches(&self.info)?);
         }
         let written = if all { rows - sequences } else { 0 } * 4 * SHAPE.state_len();

@@ -118,6 +118,10 @@ pub struct DeltaArgs {
     pub eps: f32,
     /// The logarithm that what a channel keeps stays above.
     pub bound: f32,
+    /// Not 0: results are multiplied by a sigmoid of z, else by its SiLU.
+    pub sigmoid: u32,
+    /// Zero.
+    pub padding: u32,
 }
 
 impl DeltaArgs {
@@ -128,4 +132,4 @@ impl DeltaArgs {
     }
 }
 
-const _: () = assert!(size_of::<DeltaArgs>() == 22 * 8 + 40 && align_of::<DeltaArgs>() == 8);
+const _: () = assert!(size_of::<DeltaArgs>() == 22 * 8 + 48 && align_of::<DeltaArgs>() == 8);

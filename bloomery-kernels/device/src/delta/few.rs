@@ -74,7 +74,7 @@ pub(crate) unsafe fn few<const CHANNELS: bool>(args: DeltaArgs) {
                 if CHANNELS {
                     put(own_row + KEPT, kept(&args, row, head));
                 }
-                put(own_row + FACTORS, Head::new(&args, row, head).factors::<CHANNELS>(&args));
+                put(own_row + FACTORS, Head::new(&args, row, head).factors(&args));
             } else {
                 channels.enter::<CHANNELS>(&args, of, row);
                 let mixed = channels.mixed();

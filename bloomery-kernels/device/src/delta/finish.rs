@@ -30,14 +30,14 @@ impl Head {
     /// # Safety
     /// There is such a head; `z` has been written.
     #[inline(always)]
-    pub(super) unsafe fn factors<const CHANNELS: bool>(self, args: &DeltaArgs) -> [f32; 4] {
+    pub(super) unsafe fn factors(self, args: &DeltaArgs) -> [f32; 4] {
         let mut out = [0.0; 4];
         if self.exist {
             let (z, gain) =
                 (ld_global_f32x4(args.z + self.at), ld_global_f32x4(args.gain + 16 * u64::from(lane())));
             let mut i = 0;
             while i < 4 {
-                out[i] = gain[i] * if CHANNELS { sigmoid(z[i]) } else { silu(z[i]) };
+                out[i] = gain[i] * if args.sigmoid != 0 { sigmoid(z[i]) } else { silu(z[i]) };
                 i += 1;
             }
         }
@@ -67,7 +67,7 @@ impl Head {
 /// # Safety
 /// The contract of `Delta`; warps for all of them.
 #[inline(always)]
-pub(crate) unsafe fn finish<const CHANNELS: bool>(args: DeltaArgs) {
+pub(crate) unsafe fn finish(args: DeltaArgs) {
     await_predecessors();
     release_successor();
     let (row, head) = divide(block() * warps() + warp(), args.value_heads);
@@ -76,5 +76,5 @@ pub(crate) unsafe fn finish<const CHANNELS: bool>(args: DeltaArgs) {
     }
     let of = Head::new(&args, row, head);
     let o = if of.exist { ld_global_f32x4(args.out + of.at) } else { [0.0; 4] };
-    of.finish(&args, o, of.factors::<CHANNELS>(&args));
+    of.finish(&args, o, of.factors(&args));
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! c = silu(conv(ring, u));  q = c_q / sqrt(|c_q|^2 + 1e-6) / sqrt(dim);  k = c_k / sqrt(|c_k|^2 + 1e-6);  v = c_v
-//! d = beta (v - e^g S k);  o = e^g S q + (k q) d;  S = e^g S + d k';  out = rms(o) * gain * silu(z)
+//! d = beta (v - e^g S k);  o = e^g S q + (k q) d;  S = e^g S + d k';  out = rms(o) * gain * g(z), g SiLU or sigmoid
 //! ```
 //!
 //! Many rows are three kernels: [`convolve`](convolve::convolve) for q, k, v and the gates of all rows, [`scan`](scan::scan), whose
@@ -56,7 +56,7 @@ mod entries {
         /// The second.
         delta_scan = super::scan::scan::<false>, 128, 3;
         /// The third.
-        delta_finish = super::finish::finish::<false>, 256, 4;
+        delta_finish = super::finish::finish, 256, 4;
         /// All of it for few rows.
         delta_few = super::few::few::<false>, 512, 1;
     }
@@ -67,7 +67,7 @@ mod entries {
         /// The second.
         delta_channels_scan = super::scan::scan::<true>, 128, 3;
         /// The third.
-        delta_channels_finish = super::finish::finish::<true>, 256, 4;
+        delta_channels_finish = super::finish::finish, 256, 4;
         /// All of it for few rows.
         delta_channels_few = super::few::few::<true>, 512, 1;
     }

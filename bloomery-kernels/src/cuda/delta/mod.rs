@@ -30,12 +30,14 @@ const FEW_ROWS: usize = 32;
 /// Queries, keys and values before their convolution, its weights, and how states fade.
 #[derive(Debug, Clone)]
 pub enum DeltaForm {
-    /// A decay for each head of v, `e^(a softplus(alpha + dt))`; results are multiplied by `silu(z)`.
+    /// A decay for each head of v, `e^(a softplus(alpha + dt))`.
     Heads {
         /// `[rows][channels]`: q of all key heads, k of all key heads, v of all value heads.
         qkv: Span<f32>,
         /// `[taps][channels]`; the last of them belong to the current row.
         conv: Span<f32>,
+        /// Results are multiplied by `sigmoid(z)`, else by `silu(z)`.
+        sigmoid: bool,
     },
     /// A decay for each channel of the keys of every head of v, `e^(bound sigmoid(-a (alpha + dt)))`; results are multiplied by
     /// `sigmoid(z)`.
@@ -53,7 +55,7 @@ impl DeltaForm {
     /// Spans of rows, and of weights, the first of which every form has.
     fn spans(&self) -> (&[Span<f32>], &[Span<f32>]) {
         match self {
-            Self::Heads { qkv, conv } => (std::slice::from_ref(qkv), std::slice::from_ref(conv)),
+            Self::Heads { qkv, conv, .. } => (std::slice::from_ref(qkv), std::slice::from_ref(conv)),
             Self::Channels { qkv, conv, .. } => (qkv, conv),
         }
     }
@@ -257,6 +259,8 @@ impl Delta {
             taps: shape.taps as u32,
             eps: *eps,
             bound,
+            sigmoid: (!matches!(form, DeltaForm::Heads { sigmoid: false, .. })).into(),
+            padding: 0,
         })
     }
 }

@@ -15,6 +15,8 @@ struct Net {
     a: Vec<f32>,
     dt: Vec<f32>,
     gain: Vec<f32>,
+    /// Of z, else its SiLU.
+    sigmoid: bool,
 }
 
 #[derive(Clone)]
@@ -32,7 +34,7 @@ fn net(shape: DeltaShape) -> Net {
     let a = rng.normals(shape.value_heads).into_iter().map(|v| -(0.5 * v).exp()).collect();
     let dt = scaled(rng.normals(shape.value_heads), 0.5);
     let gain = rng.normals(shape.value_dim).into_iter().map(|v| 1.0 + 0.1 * v).collect();
-    Net { shape, conv, a, dt, gain }
+    Net { shape, conv, a, dt, gain, sigmoid: shape.value_heads % 2 == 1 }
 }
 
 /// `count` rows of a sequence. Every ninth keeps all and changes little, every seventh forgets all.
@@ -114,7 +116,7 @@ impl<'a> Card<'a> {
         let scratch = place.poison::<f32>(Delta::scratch_len(&net.shape, saves.len(), false).max(4));
         let op = Delta {
             shape: net.shape,
-            form: DeltaForm::Heads { qkv: qkv.span(), conv: conv.span() },
+            form: DeltaForm::Heads { qkv: qkv.span(), conv: conv.span(), sigmoid: net.sigmoid },
             z: z.span(),
             beta: beta.span(),
             alpha: alpha.span(),
@@ -277,7 +279,8 @@ fn expected(net: &Net, rows: &Rows, form: Form) -> (Vec<f64>, Vec<f64>) {
             for (i, value) in o.iter().enumerate() {
                 let at = row * outputs + j * shape.value_dim + i;
                 let z = f64::from(rows.z[at]);
-                out[at] = value * inverse * f64::from(net.gain[i]) * z * sigmoid(z);
+                let gate = if net.sigmoid { sigmoid(z) } else { z * sigmoid(z) };
+                out[at] = value * inverse * f64::from(net.gain[i]) * gate;
             }
         }
         state.extend(s.into_iter().flatten());
@@ -436,6 +439,7 @@ fn bad_calls_are_refused() {
         form: DeltaForm::Heads {
             qkv: floats(&mut place, 2 * shape.channels()),
             conv: floats(&mut place, 4 * shape.channels()),
+            sigmoid: false,
         },
         z: floats(&mut place, 2 * shape.outputs()),
         beta: floats(&mut place, 8),

@@ -21,10 +21,9 @@ pub(in crate::backend::cuda) fn shape(net: &DeltaNet) -> DeltaShape {
 pub(in crate::backend::cuda) fn unsupported(layer: &program::Delta) -> Option<String> {
     let program::Delta { net, conv, .. } = layer;
     match (net.decay, net.gate, conv.len()) {
-        (Decay::Head, OutGate::Silu, 1) | (Decay::Channel { .. }, OutGate::Sigmoid, 3) => {
+        (Decay::Head, _, 1) | (Decay::Channel { .. }, OutGate::Sigmoid, 3) => {
             shape(net).check().err().map(|error| error.to_string())
         }
-        (Decay::Head, OutGate::Sigmoid, _) => Some("a delta net behind a sigmoid".to_owned()),
         (Decay::Channel { .. }, OutGate::Silu, _) => {
             Some("a delta net whose channels decay by themselves behind a SiLU".to_owned())
         }
@@ -50,7 +49,8 @@ pub(in crate::backend::cuda) fn launches(
     let layer = &model.program.deltas[id.0];
     let form = match (qkv, &layer.conv[..], layer.net.decay) {
         (Qkv::Joined(qkv), &[conv], Decay::Head) => {
-            DeltaForm::Heads { qkv: frame.span(qkv)?, conv: model.vector(conv) }
+            let sigmoid = layer.net.gate == OutGate::Sigmoid;
+            DeltaForm::Heads { qkv: frame.span(qkv)?, conv: model.vector(conv), sigmoid }
         }
         (Qkv::Apart([q, k, v]), &[conv_q, conv_k, conv_v], Decay::Channel { bound }) => {
             let qkv = [frame.span(q)?, frame.span(k)?, frame.span(v)?];
