@@ -106,13 +106,9 @@ impl Op {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::HyperLast { .. } => "hyper-connections that lag",
-            Self::SharedAppend { .. }
-            | Self::AttendPart { .. }
-            | Self::Blend { .. }
-            | Self::TurnBack { .. }
-            | Self::Summarise { .. }
-            | Self::SummaryAppend { .. }
-            | Self::SelectEnds { .. } => "attention to rows that stand for groups of positions",
+            Self::Summarise { .. } | Self::SummaryAppend { .. } => {
+                "attention to rows that stand for groups of positions"
+            }
             Self::StreamNorm { .. } | Self::ScaledSilu { .. } | Self::GatedMean { .. } => {
                 "residual streams behind gates in another order"
             }

@@ -50,6 +50,7 @@ family!(SAMPLE: "sample");
 family!(SEATS: "seats");
 family!(STREAMS: "streams");
 family!(ROPE: "rope");
+family!(WINDOWED: "windowed");
 
 /// Every family.
 pub(super) static ALL: &[&Family] = &[
@@ -76,6 +77,7 @@ pub(super) static ALL: &[&Family] = &[
     &SEATS,
     &STREAMS,
     &ROPE,
+    &WINDOWED,
 ];
 
 #[cfg(test)]

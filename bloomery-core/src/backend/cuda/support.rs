@@ -5,7 +5,9 @@ use bloomery_kernels::cpu::{KvType, Numerics};
 use bloomery_kernels::cuda::{TILE_ROWS, embeds, multiplies};
 
 use super::load::{stack_uses, stored_bytes, uses};
-use super::ops::{add_norm, attend, carry, delta, index, ngrams, pair, per_head, rope, route, streams};
+use super::ops::{
+    add_norm, attend, carry, delta, index, ngrams, pair, per_head, rope, route, streams, windowed,
+};
 use super::residual::Residual;
 use crate::def::Scores;
 use crate::program::{Op, Program};
@@ -71,7 +73,7 @@ pub(crate) fn unsupported_dense(
     if numerics == Numerics::Exact {
         return Some("exact numerics are the CPU's".to_owned());
     }
-    let check = Check { program, weights, matrices: weights.packed_matrices(gguf).collect() };
+    let check = Check { program, weights, kv, matrices: weights.packed_matrices(gguf).collect() };
     program
         .all_ops()
         .find_map(|op| check.op(op))
@@ -125,6 +127,7 @@ pub(crate) fn unsupported_experts(stacks: [&Packed<'_>; 3]) -> Option<String> {
 struct Check<'g> {
     program: &'g Program,
     weights: &'g Weights,
+    kv: KvType,
     matrices: Vec<Packed<'g>>,
 }
 
@@ -167,14 +170,18 @@ impl Check<'_> {
             Op::IndexAppend { index, .. } | Op::Select { index, .. } => {
                 index::unsupported(&self.program.indexes[index.0])
             }
-            Op::SharedAppend { .. }
-            | Op::AttendPart { .. }
-            | Op::Blend { .. }
-            | Op::TurnBack { .. }
-            | Op::Summarise { .. }
-            | Op::SummaryAppend { .. }
-            | Op::SelectEnds { .. }
-            | Op::HyperLast { .. } => Some(op.name().to_owned()),
+            Op::SharedAppend { attention, .. } => {
+                windowed::append_unsupported(&self.program.attentions[attention.0])
+            }
+            Op::AttendPart { attention, .. } => {
+                windowed::part_unsupported(&self.program.attentions[attention.0], self.kv)
+            }
+            Op::TurnBack { attention, .. } => {
+                windowed::turn_unsupported(&self.program.attentions[attention.0])
+            }
+            Op::Summarise { .. } | Op::SummaryAppend { .. } | Op::HyperLast { .. } => {
+                Some(op.name().to_owned())
+            }
             // Looked at in their order.
             Op::StreamNorm { .. }
             | Op::ScaledSilu { .. }
@@ -186,6 +193,8 @@ impl Check<'_> {
             | Op::LatentAppend { .. }
             | Op::Delta { .. }
             | Op::Attend { .. }
+            | Op::Blend { .. }
+            | Op::SelectEnds { .. }
             | Op::Gate { .. }
             | Op::Take { .. }
             | Op::Norm { .. } => None,

@@ -20,3 +20,4 @@ pub(super) mod rope;
 pub(super) mod route;
 pub(super) mod streams;
 pub(super) mod take;
+pub(super) mod windowed;
