@@ -6,6 +6,9 @@ use super::{Attend, Chosen, CudaError, KvCache};
 use crate::abi::attention::{AttendArgs, BROAD_QUERIES, PAGE, Paged};
 use crate::cpu::KvType;
 
+/// The kernel for any number of rows.
+const ENDS_Q8: &str = "ends_many_q8";
+
 /// Which positions rows see.
 #[derive(Debug, Clone)]
 pub enum Sight {
@@ -71,7 +74,7 @@ pub(super) fn entry(shape: &KvCache, ends: bool) -> Result<(u32, Entry<AttendArg
     let (family, names): (&'static Family, _) = match (shape.kind(), ends) {
         (KvType::Q8_0, false) => (&CHOSEN, ["chosen_q8_256", "chosen_q8_512"]),
         (KvType::F16, false) => (&CHOSEN, ["chosen_f16_256", "chosen_f16_512"]),
-        (KvType::Q8_0, true) => (&WINDOWED, ["ends_q8_256", "ends_q8_512"]),
+        (KvType::Q8_0, true) => (&WINDOWED, ["ends_q8_256", ENDS_Q8]),
         (KvType::F16, true) => (&WINDOWED, ["ends_f16_256", "ends_f16_512"]),
         (KvType::F32, _) => (&CHOSEN, ["chosen_float", "chosen_float_wide"]),
     };
@@ -133,13 +136,16 @@ impl Attend {
         }
         let ends = self.sight.is_of_ends();
         let (width, _) = entry(shape, ends)?;
-        if self.rows <= Self::FEW || width < WIDEST as u32 || group < BROAD_QUERIES / 2 {
+        // The widest ends of bytes have no other: their scales, four words apart, leave no registers for pieces of few rows.
+        let only = ends && shape.kind() == KvType::Q8_0;
+        let few = self.rows <= Self::FEW || group < BROAD_QUERIES / 2;
+        if width < WIDEST as u32 || shape.kind() == KvType::F32 || (few && !only) {
             return Ok(None);
         }
         let entry = match (shape.kind() == KvType::Q8_0, ends) {
             (true, false) => Entry::new(&CHOSEN, "chosen_many_q8"),
             (false, false) => Entry::new(&CHOSEN, "chosen_many_f16"),
-            (true, true) => Entry::new(&WINDOWED, "ends_many_q8"),
+            (true, true) => Entry::new(&WINDOWED, ENDS_Q8),
             (false, true) => Entry::new(&WINDOWED, "ends_many_f16"),
         };
         Ok(Some((entry, group.div_ceil(BROAD_QUERIES))))

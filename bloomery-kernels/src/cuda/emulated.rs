@@ -102,7 +102,6 @@ pub(super) fn run(info: &DeviceInfo, launch: &Launch) {
         "ends_f16_256": attention::decode::decode::<attention::kind::Half, 8, 1, 2, 1, 8, { attention::ENDS }>,
         "ends_q8_256": attention::decode::decode::<attention::kind::Rounded, 8, 1, 2, 1, 8, { attention::ENDS }>,
         "ends_f16_512": attention::decode::decode::<attention::kind::Half, 16, 1, 2, 2, 8, { attention::ENDS }>,
-        "ends_q8_512": attention::decode::decode::<attention::kind::Rounded, 16, 1, 2, 2, 4, { attention::ENDS }>,
         "ends_many_f16": attention::broad::prefill::<attention::kind::Half, { attention::ENDS }>,
         "ends_many_q8": attention::broad::prefill::<attention::kind::Rounded, { attention::ENDS }>,
         "chosen_float": attention::float::attend::<8, true>,

@@ -260,7 +260,14 @@ unsafe fn piece<
         barrier();
         if ld_shared_u32(layout.ticket) + 1 == item.pieces {
             fence();
-            merge::<BATCH, SIGHT>(args, layout, item, warp, heads.min(args.group - HEADS * item.tile), partial);
+            merge::<BATCH, SIGHT>(
+                args,
+                layout,
+                item,
+                warp,
+                heads.min(args.group - HEADS * item.tile),
+                partial,
+            );
             if thread() == 0 {
                 st_global_u32(ticket, 0);
             }

@@ -5,8 +5,8 @@
 
 use super::super::abi::attention::{HEADS, PAGE, Paged};
 use super::super::simt::{
-    await_predecessors, lane, ld_global_u16, ld_global_u32, ld_global_u32x4, permute, release_successor, shfl,
-    st_global_f32, st_global_f32x4, thread, threads, warp_barrier,
+    await_predecessors, lane, ld_global_u16, ld_global_u32, ld_global_u32x4, permute, release_successor,
+    shfl, st_global_f32, st_global_f32x4, thread, threads, warp_barrier,
 };
 use super::chosen::part;
 use super::items::Item;
@@ -139,12 +139,7 @@ pub(super) fn halves<K: Kind>(fours: [K::Eight; 2]) -> [[u32; 4]; 2] {
 impl<K: Kind, const CHUNKS: usize, const BLOCKS: usize> Keys<K, CHUNKS, BLOCKS> {
     /// Of the chunk whose places the lanes have; what is not there is nonsense. A warp has one sixteen.
     #[inline(always)]
-    pub(super) unsafe fn load_ends(
-        args: &AttendArgs,
-        item: &Item,
-        warp: u32,
-        fours: [u32; 4],
-    ) -> Self {
+    pub(super) unsafe fn load_ends(args: &AttendArgs, item: &Item, warp: u32, fours: [u32; 4]) -> Self {
         debug_assert!(BLOCKS == 1);
         let (g, t, dim) = (lane() / 4, lane() % 4, args.cache.key_dim);
         let mut keys = Self { values: [[[K::ZERO; CHUNKS]; 2]; BLOCKS], scales: [[[0; 2]; CHUNKS]; BLOCKS] };
@@ -204,12 +199,7 @@ impl<K: Kind, const CHUNKS: usize, const BLOCKS: usize> Keys<K, CHUNKS, BLOCKS> 
 impl<K: Kind, const EIGHTS: usize> Values<K, EIGHTS> {
     /// Of the chunk whose places the lanes have; what is not there is nonsense. A part has 32 dimensions.
     #[inline(always)]
-    pub(super) unsafe fn load_ends(
-        args: &AttendArgs,
-        item: &Item,
-        section: u32,
-        fours: [u32; 4],
-    ) -> Self {
+    pub(super) unsafe fn load_ends(args: &AttendArgs, item: &Item, section: u32, fours: [u32; 4]) -> Self {
         debug_assert!(EIGHTS == 2);
         // One of the values' whatever their width.
         let first = (32 * section).min(args.cache.value_dim - 32);
@@ -227,14 +217,7 @@ impl<K: Kind, const EIGHTS: usize> Values<K, EIGHTS> {
 
     /// Of the sixteens `from` and `from + 1`, 32 dimensions from `first` on.
     #[inline(always)]
-    unsafe fn load_some(
-        &mut self,
-        args: &AttendArgs,
-        item: &Item,
-        first: u32,
-        fours: [u32; 4],
-        from: usize,
-    ) {
+    unsafe fn load_some(&mut self, args: &AttendArgs, item: &Item, first: u32, fours: [u32; 4], from: usize) {
         let (g, t, dim) = (lane() / 4, lane() % 4, args.cache.value_dim);
         let mut s = from;
         while s < from + 2 {

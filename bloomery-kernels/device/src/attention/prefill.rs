@@ -7,8 +7,8 @@ use super::super::abi::attention::PAGE;
 use super::super::simt::{
     await_predecessors, ballot, barrier, block, copy_async16, copy_commit, copy_wait, divide, fma, half,
     half2, lane, ld_global_f32x4, ld_global_u32, ld_global_u32x2, ld_shared_u32, ld_shared_u32x2,
-    ld_shared_u32x4, mma, release_successor, shared_base, shfl_xor_f32, st_global_f32, st_global_f32x4, st_shared_u8,
-    st_shared_u16, st_shared_u32x4, thread, threads, uniform_warp, warps,
+    ld_shared_u32x4, mma, release_successor, shared_base, shfl_xor_f32, st_global_f32, st_global_f32x4,
+    st_shared_u8, st_shared_u16, st_shared_u32x4, thread, threads, uniform_warp, warps,
 };
 use super::kind::Kind;
 use super::operands::halves_of;

@@ -91,9 +91,8 @@ pub(in crate::backend::cuda) fn blend(
     turn: Option<AttentionId>,
     out: Buffer,
 ) -> Result<Vec<Launch>, CudaError> {
-    let part = |part: &Attended| {
-        Ok(BlendPart { values: frame.span(part.values)?, sums: frame.span(part.sums)? })
-    };
+    let part =
+        |part: &Attended| Ok(BlendPart { values: frame.span(part.values)?, sums: frame.span(part.sums)? });
     let parts = parts.iter().map(part).collect::<Result<_, CudaError>>()?;
     turned(frame, parts, Some(frame.model.vector(sinks)), turn, out)
 }
