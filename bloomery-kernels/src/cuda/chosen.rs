@@ -74,31 +74,22 @@ pub(super) fn entry(shape: &KvCache, ends: bool) -> Result<(u32, Entry<AttendArg
     let (family, names): (&'static Family, _) = match (shape.kind(), ends) {
         (KvType::Q8_0, false) => (&CHOSEN, ["chosen_q8_256", "chosen_q8_512"]),
         (KvType::F16, false) => (&CHOSEN, ["chosen_f16_256", "chosen_f16_512"]),
-        (KvType::Q8_0, true) => (&WINDOWED, ["ends_q8_256", ENDS_Q8]),
-        (KvType::F16, true) => (&WINDOWED, ["ends_f16_256", "ends_f16_512"]),
+        (KvType::Q8_0, true) => (&WINDOWED, [ENDS_Q8; 2]),
+        (KvType::F16, true) => (&WINDOWED, ["ends_f16_512"; 2]),
         (KvType::F32, _) => (&CHOSEN, ["chosen_float", "chosen_float_wide"]),
     };
-    let wide = widest > 256;
+    let wide = widest > 256 || (ends && shape.kind() != KvType::F32);
     Ok((if wide { 512 } else { 256 }, Entry::new(family, names[usize::from(wide)])))
 }
 
 /// The kernel for few rows of a shape that returns sums, and the width of heads that it is made for.
 pub(super) fn part(shape: &KvCache) -> Result<(u32, Entry<AttendArgs>), CudaError> {
-    let names = match shape.kind() == KvType::Q8_0 {
-        true => ["part_q8_128", "part_q8_256", "part_q8_512"],
-        false => ["part_f16_128", "part_f16_256", "part_f16_512"],
-    };
-    let (width, name) = match shape.key_dim().max(shape.value_dim()) {
-        0..=128 => (128, names[0]),
-        129..=256 => (256, names[1]),
-        257..=WIDEST => (512, names[2]),
-        widest => {
-            let rule = || format!("at most {WIDEST}");
-            CudaError::require(NAME, "the width of heads with sums", widest as u64, false, rule)?;
-            (512, names[2])
-        }
-    };
-    Ok((width, Entry::new(&WINDOWED, name)))
+    let widest = shape.key_dim().max(shape.value_dim());
+    let rule = || format!("at most {WIDEST}");
+    CudaError::require(NAME, "the width of heads with sums", widest as u64, widest <= WIDEST, rule)?;
+    let name = if shape.kind() == KvType::Q8_0 { "part_q8_512" } else { "part_f16_512" };
+    // Models with such layers have heads that wide: narrower ones are not worth kernels of their own.
+    Ok((WIDEST as u32, Entry::new(&WINDOWED, name)))
 }
 
 impl Attend {

@@ -5,11 +5,12 @@
 
 use super::super::abi::attention::{BROAD_CHUNKS, BROAD_QUERIES, BROAD_WARPS, CHUNK, PAGE};
 use super::super::simt::{
-    await_predecessors, barrier, block, divide, fma, half2, lane, ld_global_f32x4, ld_global_u32,
-    ld_global_u32x2, ld_shared_f32, ld_shared_u32x2, ld_shared_u32x4, mma, release_successor, shared_base,
-    shfl, shfl_xor_f32, st_global_f32, st_global_f32x4, st_shared_f32, st_shared_u32x2, st_shared_u32x4,
-    thread, uniform_warp, warp_barrier,
+    await_predecessors, barrier, block, divide, fma, lane, ld_global_f32x4, ld_global_u32, ld_global_u32x2,
+    ld_shared_f32, ld_shared_u32x2, ld_shared_u32x4, mma, release_successor, shared_base, shfl, shfl_xor_f32,
+    st_global_f32, st_global_f32x4, st_shared_f32, st_shared_u32x2, st_shared_u32x4, thread, uniform_warp,
+    warp_barrier,
 };
+use super::broad_weights::{halves, scaled};
 use super::chosen::fours as fours_of;
 use super::items::Item;
 use super::kind::Kind;
@@ -482,27 +483,4 @@ unsafe fn largest(at: u32) -> f32 {
     let (a, b) = (ld_shared_u32x4(at).map(f32::from_bits), ld_shared_u32x4(at + 16).map(f32::from_bits));
     let (a, b) = (a[0].max(a[1]).max(a[2].max(a[3])), b[0].max(b[1]).max(b[2].max(b[3])));
     a.max(b)
-}
-
-/// Weights of two times two positions of two queries, as an operand.
-#[inline(always)]
-fn halves(x: [f32; 4], y: [f32; 4]) -> [u32; 4] {
-    [half2(x[0], x[1]), half2(x[2], x[3]), half2(y[0], y[1]), half2(y[2], y[3])]
-}
-
-/// Weights in f32 times the scales of their positions, as an operand.
-#[inline(always)]
-fn scaled([x, y]: [[u32; 4]; 2], scales: [u32; 2], left: i32) -> [u32; 4] {
-    let mut four = [0.0; 4];
-    let mut i = 0;
-    while i < 4 {
-        // A scale that nobody wrote may be anything.
-        four[i] = if (i as i32) < left { 256.0 * scale(scales, i) } else { 0.0 };
-        i += 1;
-    }
-    let (x, y) = (x.map(f32::from_bits), y.map(f32::from_bits));
-    halves(
-        [x[0] * four[0], x[1] * four[1], x[2] * four[0], x[3] * four[1]],
-        [y[0] * four[2], y[1] * four[3], y[2] * four[2], y[3] * four[3]],
-    )
 }

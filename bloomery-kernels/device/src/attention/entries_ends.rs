@@ -9,14 +9,8 @@ use super::simt::entries;
 use super::{blend, shared};
 
 entries! {
-    part_f16_128: 256, 2, decode::<Half, 4, 1, 1, 1, 8, PART>, "Heads of up to 128 values.";
-    part_f16_256: 256, 1, decode::<Half, 8, 1, 2, 1, 8, PART>, "Heads of up to 256 values.";
     part_f16_512: 256, 1, decode::<Half, 16, 1, 2, 2, 8, PART>, "Heads of up to 512 values.";
-    part_q8_128: 256, 2, decode::<Rounded, 4, 1, 1, 1, 8, PART>, "Heads of up to 128 values.";
-    part_q8_256: 256, 1, decode::<Rounded, 8, 1, 2, 1, 8, PART>, "Heads of up to 256 values.";
     part_q8_512: 256, 1, decode::<Rounded, 16, 1, 2, 2, 8, PART>, "Heads of up to 512 values.";
-    ends_f16_256: 256, 1, decode::<Half, 8, 1, 2, 1, 8, ENDS>, "Heads of up to 256 values.";
-    ends_q8_256: 256, 1, decode::<Rounded, 8, 1, 2, 1, 8, ENDS>, "Heads of up to 256 values.";
     ends_f16_512: 256, 1, decode::<Half, 16, 1, 2, 2, 8, ENDS>, "Heads of up to 512 values.";
     ends_many_f16: 256, 1, broad::prefill::<Half, ENDS>, "Many rows of heads of up to 512 values.";
     ends_many_q8: 256, 1, broad::prefill::<Rounded, ENDS>, "Any number of rows of heads of up to 512 values.";

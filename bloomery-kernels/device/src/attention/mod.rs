@@ -10,6 +10,7 @@
 
 pub(crate) mod broad;
 mod broad_chosen;
+mod broad_weights;
 mod chosen;
 pub(crate) mod decode;
 mod ends;

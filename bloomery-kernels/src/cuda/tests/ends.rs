@@ -70,7 +70,12 @@ fn attend(
     let mut k = sequences.k.clone();
     for (s, len) in sequences.lens.iter().enumerate() {
         for p in 0..*len {
-            let is_seen = rows.iter().zip(seen).any(|(row, seen)| row.0 == s && seen.contains(&p));
+            // Of a window's first page everything may be read.
+            let sees = |seen: &[usize]| match case.every {
+                Some(_) => seen.contains(&p),
+                None => seen.first().is_some_and(|first| (first / P * P..=seen[seen.len() - 1]).contains(&p)),
+            };
+            let is_seen = rows.iter().zip(seen).any(|(row, seen)| row.0 == s && sees(seen));
             if !is_seen {
                 k[s][p * case.dim..][..case.dim].fill(f32::NAN);
             }
@@ -157,9 +162,8 @@ fn verify(place: &mut Place, case: &Case, lens: &[usize], rows: &[(usize, usize)
 }
 
 fn weight_bits(case: &Case, rows: &[(usize, usize)]) -> i32 {
-    let wide = case.dim > 256;
-    let many = rows.len() > Attend::FEW && (case.every.is_none() || (wide && case.group >= 16));
-    let only = wide && case.kind == KvType::Q8_0 && case.every.is_some();
+    let many = rows.len() > Attend::FEW && (case.every.is_none() || case.group >= 16);
+    let only = case.kind == KvType::Q8_0 && case.every.is_some();
     if case.kind != KvType::F32 && (many || only) { 11 } else { 22 }
 }
 
