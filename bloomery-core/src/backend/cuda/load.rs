@@ -134,8 +134,8 @@ pub(super) fn load(
             if let Some(delta) = program.deltas.iter().find(|delta| delta.conv.contains(&id)) {
                 values = by_tap(&values, delta.net.taps);
             }
-            let convolutions = program.ngrams.iter().filter_map(|layer| layer.conv);
-            if let Some(conv) = convolutions.filter(|conv| conv.weights == id).last() {
+            let mut convolutions = program.ngrams.iter().filter_map(|layer| layer.conv);
+            if let Some(conv) = convolutions.rfind(|conv| conv.weights == id) {
                 values = by_tap(&values, conv.taps);
             }
             let memory = device.alloc(values.len())?;
