@@ -105,11 +105,6 @@ impl Op {
     #[cfg(feature = "cuda")]
     pub(crate) fn name(&self) -> &'static str {
         match self {
-            Self::SharedAppend { .. }
-            | Self::AttendPart { .. }
-            | Self::Blend { .. }
-            | Self::TurnBack { .. }
-            | Self::SelectEnds { .. } => "attention to rows that stand for groups of positions",
             Self::StreamNorm { .. } | Self::ScaledSilu { .. } | Self::GatedMean { .. } => {
                 "residual streams behind gates in another order"
             }

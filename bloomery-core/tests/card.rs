@@ -83,6 +83,7 @@ fn limits(fixture: &Fixture) -> (f64, f64) {
         "bf16" if fixture.name.starts_with("deepseek2") => (0.4, 1.6e-3),
         "bf16" => (0.05, 2e-4),
         "q8_0" => (0.3, 1.2e-3),
+        _ if fixture.name == "deepseek41-k-q4_k" => (0.68, 1e-2),
         _ => (0.5, 3e-3),
     }
 }

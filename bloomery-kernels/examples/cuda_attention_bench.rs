@@ -8,7 +8,7 @@
 use bloomery_kernels::cpu::{KvType, Pairs, RopeSpec};
 use bloomery_kernels::cuda::{
     Attend, AttendScratch, AttendTiles, Buffer, CudaError, Device, KvCache, KvRows, Launch, Rope, RopeAngles,
-    RopeAppend, Span, Stream,
+    RopeAppend, Sight, Span, Stream,
 };
 
 const LAYERS: usize = 48;
@@ -155,7 +155,8 @@ impl Bench {
                 heads: HEADS,
                 scale: (DIM as f32).sqrt().recip(),
                 window: None,
-                chosen: None,
+                sight: Sight::All,
+                sums: None,
                 scratch: self.scratch.clone(),
                 tiles: Some(self.tiles.clone()),
             };

@@ -8,7 +8,7 @@
 use bloomery_kernels::cpu::{KvType, Pairs, RopeSpec};
 use bloomery_kernels::cuda::{
     Attend, AttendScratch, AttendTiles, Buffer, CudaError, Device, Gate, HeadWeights, KvCache, KvRows,
-    LatentAppend, Launch, PerHead, Rope, RopeAngles, RopeAppend, Stream,
+    LatentAppend, Launch, PerHead, Rope, RopeAngles, RopeAppend, Sight, Stream,
 };
 
 const LAYERS: usize = 27;
@@ -138,7 +138,8 @@ fn attention(device: &Device, model: &Model, kind: KvType, rows: usize, depth: u
             heads,
             scale: (key as f32).sqrt().recip(),
             window,
-            chosen: None,
+            sight: Sight::All,
+            sums: None,
             scratch: scratch.clone(),
             tiles: Some(tiles.clone()),
         };

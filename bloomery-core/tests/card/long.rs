@@ -33,7 +33,9 @@ fn ends(engine: &Engine, text: &[u32]) -> Vec<f32> {
 #[test]
 fn long_texts_are_those_of_the_cpu() {
     let Some(card) = card() else { return };
-    for name in ["qwen4exp-small-bf16", "glm5next-small-bf16"] {
+    for name in
+        ["qwen4exp-small-bf16", "glm5next-small-bf16", "deepseek4-small-bf16", "deepseek41-small-bf16"]
+    {
         let fixture = Fixture::read(name);
         let text: Vec<u32> = (0..LEN as u32).map(|at| (at * 7919 + at / 64 * 31 + 11) % 1000).collect();
         let [wanted, found] = [Placement::Cpu, Placement::card(0)]

@@ -17,17 +17,22 @@ mod abi;
 #[cfg(feature = "heads")]
 mod absorb;
 mod activations;
-#[cfg(any(feature = "attention", feature = "chosen", feature = "prefill"))]
+#[cfg(any(feature = "attention", feature = "chosen", feature = "prefill", feature = "windowed"))]
 mod attention;
 #[cfg(feature = "chosen")]
 #[path = "attention/entries_chosen.rs"]
 mod attention_chosen;
+#[cfg(feature = "windowed")]
+#[path = "attention/entries_ends.rs"]
+mod attention_ends;
 #[cfg(feature = "attention")]
 #[path = "attention/entries_few.rs"]
 mod attention_few;
 #[cfg(feature = "prefill")]
 #[path = "attention/entries_many.rs"]
 mod attention_many;
+#[cfg(feature = "windowed")]
+mod blend;
 #[path = "../../../bloomery-gguf/src/blocks/mod.rs"]
 #[expect(unused_imports, reason = "the formats' names are public there")]
 mod blocks;
@@ -75,7 +80,7 @@ mod project;
 mod project_both;
 #[cfg(feature = "products")]
 mod ring;
-#[cfg(any(feature = "rope", feature = "heads", feature = "index", feature = "summaries"))]
+#[cfg(any(feature = "rope", feature = "heads", feature = "index", feature = "summaries", feature = "windowed"))]
 mod rope;
 #[cfg(feature = "rope")]
 mod rope_entries;
@@ -86,6 +91,8 @@ mod rounding;
 mod route;
 #[cfg(feature = "seats")]
 mod seats;
+#[cfg(feature = "windowed")]
+mod shared;
 mod simt;
 #[cfg(any(feature = "products", feature = "tiles"))]
 mod stages;

@@ -76,15 +76,21 @@ pub struct AttendArgs {
     pub stages: u32,
     /// Positions that a row sees, itself the last; `u32::MAX`: all before it.
     pub window: u32,
-    /// Not used.
-    pub padding: u32,
-    /// Chosen positions: `[rows][keep + 1]` u32 as in [`index`](super::index). A row sees them, and no others; of their blocks `first + i`
-    /// is the place of position `i`.
+    /// Words of a row's places.
+    pub line: u32,
+    /// Chosen positions: `[rows][line]` u32 as in [`index`](super::index). A row sees them, and no others; of their blocks `first + i`
+    /// is the place of position `i`. Of groups of which the last positions stand for all, the places of these; 0: all of them.
     pub places: u64,
     /// Chosen blocks of a row, at most.
     pub keep: u32,
     /// Positions of a block are 2 to the power of this, at least 4.
     pub shift: u32,
+    /// `[rows][heads]` f32, or 0: logarithms of the sums of `e^score`.
+    pub sums: u64,
+    /// Positions of a group of which rows see the last one; 0 where they see blocks.
+    pub every: u32,
+    /// Not used.
+    pub padding: u32,
 }
 
 /// Rows that the decode kernel takes, at most.
@@ -139,4 +145,4 @@ pub const fn broad_bytes(bytes: u32) -> u32 {
 }
 
 const _: () = assert!(size_of::<Paged>() == 72 && align_of::<Paged>() == 8);
-const _: () = assert!(size_of::<AttendArgs>() == 144 && align_of::<AttendArgs>() == 8);
+const _: () = assert!(size_of::<AttendArgs>() == 160 && align_of::<AttendArgs>() == 8);

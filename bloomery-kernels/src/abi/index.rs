@@ -5,7 +5,11 @@
 //!        f32 [64 / block][width]: keys of whole blocks
 //! places u32 [rows][keep + 1]: of every chosen block, in order, `64 page + offset` of its first position in the cache,
 //!        then that of the positions behind the last whole block, if there are any
+//!        u32 [rows][keep, a multiple of 4]: of blocks for which their last positions stand, the places of these
+//! spans  u32 [rows][line]: 1 if the row's candidates are limited, then a bit for each span of neighbouring blocks
 //! ```
+//!
+//! An index of blocks alone has no keys of positions: those of blocks come as they are.
 
 use super::rope::Turn;
 
@@ -84,9 +88,9 @@ pub struct IndexAppendArgs {
 pub struct IndexScoreArgs {
     /// The index.
     pub cache: Indexed,
-    /// `[rows][heads][width]` f32.
+    /// `[rows][all][width]` f32, of which `heads` count.
     pub q: u64,
-    /// `[rows][heads]` f32, or 0: all are 1.
+    /// `[rows][all]` f32, or 0: all are 1.
     pub weights: u64,
     /// `[width]` f32, or 0: queries are taken as they are.
     pub gain: u64,
@@ -108,6 +112,10 @@ pub struct IndexScoreArgs {
     pub slices: u32,
     /// Scores of a row.
     pub most: u32,
+    /// Query heads of a row, those of other launches included.
+    pub all: u32,
+    /// Not 0: scores are added to those that are there.
+    pub add: u32,
     /// Not used.
     pub padding: u32,
 }
@@ -120,12 +128,40 @@ pub struct IndexChooseArgs {
     pub cache: Indexed,
     /// `[rows][most]` f32.
     pub scores: u64,
-    /// `[rows][keep + 1]` u32, see above.
+    /// `[rows][line]` u32, see above.
     pub places: u64,
     /// Blocks that a row sees.
     pub keep: u32,
     /// Scores of a row.
     pub most: u32,
+    /// Words of a row's places.
+    pub line: u32,
+    /// Not 0: the last positions of blocks stand for them.
+    pub ends: u32,
+}
+
+/// Spans of neighbouring blocks to which later choices are limited: those with the largest scores, or what they leave of scores.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct IndexSpansArgs {
+    /// The index.
+    pub cache: Indexed,
+    /// `[rows][most]` f32. Making spans destroys them.
+    pub scores: u64,
+    /// `[rows][line]` u32, see above.
+    pub spans: u64,
+    /// Blocks of a span.
+    pub size: u32,
+    /// Spans of a row. Only where they are made.
+    pub spans_kept: u32,
+    /// Blocks that a row sees: of no more, there are no scores.
+    pub keep: u32,
+    /// Scores of a row.
+    pub most: u32,
+    /// Words of a row's spans.
+    pub line: u32,
+    /// Blocks of threads for a row. Only where they are used.
+    pub slices: u32,
 }
 
 /// Positions that a row at the end of `len` positions sees of up to `keep` whole blocks and what is behind the last of them.
@@ -138,5 +174,6 @@ pub const fn seen(len: u32, shift: u32, keep: u32) -> u32 {
 
 const _: () = assert!(size_of::<Indexed>() == 64 && align_of::<Indexed>() == 8);
 const _: () = assert!(size_of::<IndexAppendArgs>() == 144 && align_of::<IndexAppendArgs>() == 8);
-const _: () = assert!(size_of::<IndexScoreArgs>() == 160 && align_of::<IndexScoreArgs>() == 8);
-const _: () = assert!(size_of::<IndexChooseArgs>() == 88 && align_of::<IndexChooseArgs>() == 8);
+const _: () = assert!(size_of::<IndexScoreArgs>() == 168 && align_of::<IndexScoreArgs>() == 8);
+const _: () = assert!(size_of::<IndexChooseArgs>() == 96 && align_of::<IndexChooseArgs>() == 8);
+const _: () = assert!(size_of::<IndexSpansArgs>() == 104 && align_of::<IndexSpansArgs>() == 8);

@@ -80,6 +80,32 @@ pub struct LatentArgs {
     pub heads: u32,
 }
 
+/// Parts of attention to one, with a score for each head that has no value, and turned back: a warp for each head of each row.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct BlendArgs {
+    /// `[rows][heads][dim]` f32; the second one, or 0.
+    pub values: [u64; 2],
+    /// `[rows][heads]` f32: logarithms of sums of `e^score`; 0, 0: the values as they are.
+    pub sums: [u64; 2],
+    /// `[heads]` f32.
+    pub sinks: u64,
+    /// `[rows][heads][dim]` f32, which may be one of `values`.
+    pub out: u64,
+    /// `[rows]` u32.
+    pub positions: u64,
+    /// By which values had been turned.
+    pub turn: Turn,
+    /// Rows.
+    pub rows: u32,
+    /// Heads.
+    pub heads: u32,
+    /// Values of a head.
+    pub dim: u32,
+    /// Not used.
+    pub padding: u32,
+}
+
 /// `x *= sigmoid(gate)`.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
@@ -97,4 +123,5 @@ pub struct GateArgs {
 const _: () = assert!(size_of::<Turn>() == 32 && align_of::<Turn>() == 8);
 const _: () = assert!(size_of::<RopeArgs>() == 160 && align_of::<RopeArgs>() == 8);
 const _: () = assert!(size_of::<LatentArgs>() == 152 && align_of::<LatentArgs>() == 8);
+const _: () = assert!(size_of::<BlendArgs>() == 104 && align_of::<BlendArgs>() == 8);
 const _: () = assert!(size_of::<GateArgs>() == 24 && align_of::<GateArgs>() == 8);

@@ -2,9 +2,9 @@
 
 use super::launch::Grid;
 use super::module::{ATTENTION, Entry, PREFILL};
-use super::{Chosen, CudaError, DeviceInfo, KvCache, KvRows, Launch, Span, chosen};
+use super::{CudaError, DeviceInfo, KvCache, KvRows, Launch, Sight, Span, chosen};
 use crate::abi::attention::{
-    AttendArgs, BROAD_QUERIES, BROAD_WARPS, CHUNK, DECODE_ROWS, HEADS, PAGE, SPLITS, WIDEST_KEY, broad_bytes,
+    AttendArgs, BROAD_QUERIES, BROAD_WARPS, CHUNK, DECODE_ROWS, HEADS, SPLITS, WIDEST_KEY, broad_bytes,
     partial_floats, prefill_bytes, split,
 };
 use crate::cpu::KvType;
@@ -71,8 +71,10 @@ pub struct Attend {
     pub scale: f32,
     /// Positions that a row sees, its own the last; all if there is none.
     pub window: Option<usize>,
-    /// Of every row, if it does not see all.
-    pub chosen: Option<Chosen>,
+    /// Which positions rows see. Of those that stand for others, there may be none: the results are zeros then, and minus infinity.
+    pub sight: Sight,
+    /// `[rows][heads]`: logarithms of the sums of `e^score`, for [`Blend`](super::Blend).
+    pub sums: Option<Span<f32>>,
     /// For up to [`Attend::FEW`] rows.
     pub scratch: AttendScratch,
     /// For more rows: what [`AttendTiles::list`] says of them.
@@ -103,13 +105,10 @@ impl Attend {
                 ..self.cache.clone()
             };
             let (q, out) = (first * key..range.end * key, first * value..range.end * value);
-            let chosen = self.chosen.as_ref().map(|chosen| {
-                let words = chosen.keep + 1;
-                let places = chosen.places.slice(range.start * words..range.end * words)?;
-                Ok::<_, CudaError>(Chosen { places, ..chosen.clone() })
-            });
-            let (q, out, chosen) = (self.q.slice(q)?, self.out.slice(out)?, chosen.transpose()?);
-            Self { q, out, rows, cache, chosen, ..self.clone() }.launch(info)
+            let of_sums = range.start * self.heads..range.end * self.heads;
+            let sums = self.sums.as_ref().map(|sums| sums.slice(of_sums)).transpose()?;
+            let (q, out, sight) = (self.q.slice(q)?, self.out.slice(out)?, self.sight.some(range)?);
+            Self { q, out, rows, cache, sight, sums, ..self.clone() }.launch(info)
         };
         (0..self.rows).step_by(most).map(some).collect()
     }
@@ -122,15 +121,19 @@ impl Attend {
         let mut uses = self.cache.uses();
         uses.extend([&self.q, &self.out, &self.scratch.partials].map(|span| span.memory().clone()));
         uses.push(self.scratch.tickets.memory().clone());
-        uses.extend(self.chosen.iter().map(|chosen| chosen.places.memory().clone()));
+        uses.extend(self.sums.iter().map(|sums| sums.memory().clone()));
+        let (is_all, ends) = (matches!(self.sight, Sight::All), self.sight.is_of_ends());
+        if let Sight::Chosen(chosen) = &self.sight {
+            uses.push(chosen.places.memory().clone());
+        }
         if shape.kind() == KvType::F32 {
             let blocks = (self.rows * self.heads).div_ceil(FLOAT_WARPS as usize) as u32;
             let shared_bytes = 4 * (shape.key_dim() as u32 + 32) * FLOAT_WARPS;
             let grid = Grid { blocks, threads: 32 * FLOAT_WARPS, shared_bytes };
-            let entry = match &self.chosen {
-                Some(_) => chosen::entry(&shape)?.1,
-                None if is_wide(&shape) => FLOAT_WIDE,
-                None => FLOAT,
+            let entry = match (is_all, is_wide(&shape)) {
+                (false, _) => chosen::entry(&shape, ends)?.1,
+                (true, true) => FLOAT_WIDE,
+                (true, false) => FLOAT,
             };
             return Ok(Launch::new(entry, grid, args, bytes as u64, uses));
         }
@@ -141,11 +144,12 @@ impl Attend {
             let grid = Grid { blocks, threads: 32 * BROAD_WARPS, shared_bytes: broad_bytes(bytes_each) };
             return Ok(Launch::new(entry, grid, args, bytes as u64, uses));
         }
-        let (width, entry) = match &self.chosen {
-            Some(_) => chosen::entry(&shape)?,
-            None => entry(&shape, self.rows <= Self::FEW),
+        let (width, entry) = match is_all {
+            false => chosen::entry(&shape, ends)?,
+            true if self.rows <= Self::FEW && self.sums.is_some() => chosen::part(&shape)?,
+            true => entry(&shape, self.rows <= Self::FEW),
         };
-        if self.rows > Self::FEW && self.chosen.is_none() {
+        if self.rows > Self::FEW && is_all {
             let tiling = AttendTiles::new(info, &shape, self.heads)?;
             let list = self.tiles.as_ref();
             let words = list.map_or(0, Span::len);
@@ -165,10 +169,9 @@ impl Attend {
             };
             return Ok(Launch::new(entry, grid, args, bytes as u64, uses));
         }
-        let visible =
-            self.chosen.as_ref().map_or(u32::MAX, |chosen| ((chosen.keep + 1) * chosen.block) as u32);
+        let visible = self.sight.most(self.cache.stride) as u32;
         let seen = args.window / split(u32::MAX / 2, args.window) + 2;
-        let most = (self.cache.stride as u32 * PAGE).min(visible).div_ceil(CHUNK).min(SPLITS).min(seen);
+        let most = visible.div_ceil(CHUNK).min(SPLITS).min(seen).max(1);
         // Many rows are whole pieces.
         let most = if self.rows > Self::FEW { 1 } else { most };
         let items = args.cache.rows * args.cache.kv_heads * args.tiles * most;
@@ -206,7 +209,10 @@ impl Attend {
         CudaError::require(NAME, "the window", window as u64, window > 0, || "at least 1".to_owned())?;
         let rule = || "positive".to_owned();
         CudaError::require(NAME, "the bits of the scale", scale.to_bits().into(), *scale > 0.0, rule)?;
-        let (places, keep, shift) = self.chosen_arguments(&paged)?;
+        let places = self.places(&paged)?;
+        if let Some(sums) = &self.sums {
+            equal("sums", sums.len(), rows * heads)?;
+        }
         let (floats, tickets) = if *rows <= Self::FEW && shape.kind() != KvType::F32 {
             (AttendScratch::floats(&shape, *heads, *rows), AttendScratch::tickets(&shape, *heads, *rows))
         } else {
@@ -232,10 +238,13 @@ impl Attend {
             scale: *scale,
             stages: 0,
             window: u32::try_from(window).unwrap_or(u32::MAX),
+            line: places.line,
+            places: places.address,
+            keep: places.keep,
+            shift: places.shift,
+            sums: self.sums.as_ref().map_or(0, Span::address),
+            every: places.every,
             padding: 0,
-            places,
-            keep,
-            shift,
         })
     }
 }

@@ -51,6 +51,7 @@ family!(SEATS: "seats");
 family!(STREAMS: "streams");
 family!(SUMMARIES: "summaries");
 family!(ROPE: "rope");
+family!(WINDOWED: "windowed");
 
 /// Every family.
 pub(super) static ALL: &[&Family] = &[
@@ -78,6 +79,7 @@ pub(super) static ALL: &[&Family] = &[
     &STREAMS,
     &SUMMARIES,
     &ROPE,
+    &WINDOWED,
 ];
 
 #[cfg(test)]

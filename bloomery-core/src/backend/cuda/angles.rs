@@ -41,7 +41,11 @@ pub(super) fn ropes(
     }
     let indexes = program.indexes.iter().map(|index| match &index.pooling {
         Pooling::Mean { rope, .. } => find(rope_spec(rope, Vec::new())).map(Some),
-        Pooling::Softmax { .. } | Pooling::Made { .. } => Ok(None),
+        Pooling::Made { rope, rope_first, .. } => {
+            let rope = find(rope_spec(rope, Vec::new()))?;
+            Ok(Some(Rope { first: *rope_first, ..rope }))
+        }
+        Pooling::Softmax { .. } => Ok(None),
     });
     Ok(Ropes { indexes: indexes.collect::<Result<_, LoadError>>()?, attentions })
 }

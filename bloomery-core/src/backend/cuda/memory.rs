@@ -28,8 +28,12 @@ pub(super) struct Memory {
     pub(super) tickets: Buffer<u32>,
     /// Scores of blocks: nothing in it outlives an op.
     pub(super) scores: Buffer<f32>,
-    /// `[rows][blocks + 1]`: the places that the attention after the choice sees.
+    /// `[rows]` of a choice: the places that the attention after it sees.
     pub(super) places: Buffer<u32>,
+    /// Candidates of the step.
+    pub(super) spans: Buffer<u32>,
+    /// `[rows][heads]`: sums of attention with sinks.
+    pub(super) sums: Buffer<f32>,
     /// Of delta layers.
     pub(super) delta: Buffer<f32>,
     /// The same; zero between launches.
@@ -69,6 +73,8 @@ impl Memory {
             tickets: device.alloc(sizes.tickets)?,
             scores: device.alloc(sizes.scores(program, pages))?,
             places: device.alloc(sizes.places)?,
+            spans: device.alloc(sizes.spans(program, pages))?,
+            sums: device.alloc(sizes.sums)?,
             delta: device.alloc(sizes.delta)?,
             readers: device.alloc(sizes.readers)?,
             streams: device.alloc(sizes.streams)?,

@@ -79,7 +79,7 @@ impl Model {
 
     /// The rotation of an index whose queries and keys turn.
     pub(super) fn index_rope(&self, id: IndexId) -> &Rope {
-        self.ropes.indexes[id.0].as_ref().expect("an index of means of keys has one")
+        self.ropes.indexes[id.0].as_ref().expect("an index whose queries turn has one")
     }
 
     /// Where the values of a buffer are when all rows are taken.

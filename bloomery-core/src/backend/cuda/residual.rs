@@ -74,8 +74,8 @@ impl<'a> Residual<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::cuda::Sizes;
     use crate::backend::cuda::ops::ngrams;
-    use crate::backend::cuda::{Sizes, unsupported_dense};
     use crate::engine::Engine;
     use crate::plan::{Placement, Plan};
 
@@ -176,31 +176,6 @@ mod tests {
                 bytes += sizes.found_rows * ngrams::row_bytes(layer, &plan.weights);
             }
             assert_eq!(sizes.found_bytes, bytes);
-        }
-    }
-
-    /// What there is no kernel for is attention alone.
-    #[test]
-    fn other_parts_of_these_models_have_kernels() {
-        for name in
-            ["deepseek4-k-q4_k_m", "deepseek4-small-bf16", "deepseek41-k-q4_k", "deepseek41-small-bf16"]
-        {
-            let mut plan = plan(name);
-            plan.program.ops.retain(|op| {
-                !matches!(
-                    op,
-                    Op::SharedAppend { .. }
-                        | Op::AttendPart { .. }
-                        | Op::Attend { .. }
-                        | Op::Blend { .. }
-                        | Op::TurnBack { .. }
-                        | Op::SelectEnds { .. }
-                        | Op::IndexAppend { .. }
-                        | Op::Select { .. }
-                )
-            });
-            let why = unsupported_dense(&plan.program, &plan.weights, &plan.gguf, plan.kv, plan.numerics);
-            assert_eq!(why, None, "{name}");
         }
     }
 }

@@ -40,6 +40,8 @@ pub(crate) struct Sizes {
     pub(crate) tickets: usize,
     /// Words of the choice of blocks that rows attend to.
     pub(crate) places: usize,
+    /// Floats of sums of attention with sinks.
+    pub(crate) sums: usize,
     /// Floats and words of delta layers.
     pub(crate) delta: usize,
     pub(crate) readers: usize,
@@ -79,6 +81,7 @@ impl Sizes {
             partials: 0,
             tickets: 0,
             places: 0,
+            sums: 0,
             delta: 0,
             readers: 0,
             streams: 0,
@@ -92,6 +95,9 @@ impl Sizes {
             let (partials, tickets) = attend::scratch_len(attention, kv, rows);
             sizes.partials = sizes.partials.max(partials);
             sizes.tickets = sizes.tickets.max(tickets);
+            if attention.sinks.is_some() {
+                sizes.sums = sizes.sums.max(rows * attention.heads);
+            }
         }
         let places = program.indexes.iter().map(|index| index::places_len(index, rows));
         sizes.places = places.max().unwrap_or(0);
@@ -174,6 +180,11 @@ impl Sizes {
         lens.max().unwrap_or(0)
     }
 
+    /// Words of candidates of blocks, where a sequence has up to `pages` pages.
+    pub(super) fn spans(&self, program: &Program, pages: usize) -> usize {
+        index::spans_len(program, self.rows, pages)
+    }
+
     /// Words of selected candidates: ids, logits, and one more for each row.
     pub(super) fn candidate_words(&self) -> usize {
         self.logit_rows * (2 * MOST_CANDIDATES + 4)
@@ -187,6 +198,7 @@ impl Sizes {
         let work = self.ffn + self.dense + self.route + self.partials + self.tickets + self.select;
         let work = work + self.delta + self.readers + self.streams + self.found_rows + 2 * self.shares;
         let work = work + self.places + self.scores(program, pages);
+        let work = work + self.sums + self.spans(program, pages);
         Bytes::of(buffers + routes + work + self.input_words(pages, 1) + self.candidate_words(), 4)
             + Bytes((self.workspace + self.found_bytes) as u64)
     }

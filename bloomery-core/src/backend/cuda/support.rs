@@ -7,6 +7,7 @@ use bloomery_kernels::cuda::{HeadWeights, TILE_ROWS, embeds, gates, multiplies};
 use super::load::{stack_uses, stored_bytes, uses};
 use super::ops::{
     add_norm, attend, carry, delta, hyper, index, ngrams, pair, per_head, rope, route, streams, summaries,
+    windowed,
 };
 use super::residual::Residual;
 use crate::program::{Op, Program};
@@ -76,7 +77,7 @@ pub(crate) fn unsupported_dense(
     if numerics == Numerics::Exact {
         return Some("exact numerics are the CPU's".to_owned());
     }
-    let check = Check { program, weights, matrices: weights.packed_matrices(gguf).collect() };
+    let check = Check { program, weights, kv, matrices: weights.packed_matrices(gguf).collect() };
     program
         .all_ops()
         .find_map(|op| check.op(op))
@@ -130,6 +131,7 @@ pub(crate) fn unsupported_experts(stacks: [&Packed<'_>; 3]) -> Option<String> {
 struct Check<'g> {
     program: &'g Program,
     weights: &'g Weights,
+    kv: KvType,
     matrices: Vec<Packed<'g>>,
 }
 
@@ -164,11 +166,15 @@ impl Check<'_> {
             Op::IndexAppend { index, .. } | Op::Select { index, .. } => {
                 index::unsupported(&self.program.indexes[index.0])
             }
-            Op::SharedAppend { .. }
-            | Op::AttendPart { .. }
-            | Op::Blend { .. }
-            | Op::TurnBack { .. }
-            | Op::SelectEnds { .. } => Some(op.name().to_owned()),
+            Op::SharedAppend { attention, .. } => {
+                windowed::append_unsupported(&self.program.attentions[attention.0])
+            }
+            Op::AttendPart { attention, .. } => {
+                windowed::part_unsupported(&self.program.attentions[attention.0], self.kv)
+            }
+            Op::TurnBack { attention, .. } => {
+                windowed::turn_unsupported(&self.program.attentions[attention.0])
+            }
             Op::Summarise { group, .. } => summaries::unsupported(&self.program.groups[group.0]),
             Op::SummaryAppend { attention, .. } => {
                 summaries::unsupported_append(&self.program.attentions[attention.0])
@@ -185,6 +191,8 @@ impl Check<'_> {
             | Op::LatentAppend { .. }
             | Op::Delta { .. }
             | Op::Attend { .. }
+            | Op::Blend { .. }
+            | Op::SelectEnds { .. }
             | Op::Gate { .. }
             | Op::Take { .. }
             | Op::Norm { .. } => None,

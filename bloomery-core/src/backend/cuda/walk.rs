@@ -7,10 +7,11 @@ use super::hosted::Experts;
 use super::ops::{
     add_norm, attend, carry, delta, embed, feed_forward, gate, hyper, index, latent, ngrams, norm, pair,
     per_head, project, rope, route, streams, summaries, take,
+    windowed::{self, Seen},
 };
 use super::residual::Residual;
 use super::sizes::count;
-use crate::program::{Buffer, Gated, Op, Program, Projection};
+use crate::program::{AttentionId, Buffer, Gated, Op, Program, Projection};
 use crate::weights::VectorId;
 
 /// The kernels of one op, or of two that are one on a card.
@@ -54,7 +55,7 @@ pub(super) fn guess(frame: &Frame<'_>, goes_on: bool) -> Result<Vec<Stage>, Cuda
 fn walk<'a>(frame: &Frame<'_>, ops: impl Iterator<Item = &'a Op> + Clone) -> Result<Vec<Stage>, CudaError> {
     let mut ops = ops.peekable();
     let mut stages = Vec::new();
-    let (mut used_now, mut layer, mut first) = (1, 0, None);
+    let (mut used_now, mut layer, mut first, mut seen) = (1, 0, None, Seen::Nothing);
     while let Some(op) = ops.next() {
         if let Some((residual, count)) = Residual::of(std::iter::once(op).chain(ops.clone())) {
             stages.extend(residual.stages(frame)?);
@@ -76,6 +77,17 @@ fn walk<'a>(frame: &Frame<'_>, ops: impl Iterator<Item = &'a Op> + Clone) -> Res
             }
             Op::RopeAppend { q, k, v, attention } => {
                 stages.push(Stage::new("rope", rope::launches(frame, [*q, *k, *v], *attention)?));
+            }
+            Op::Attend { q, attention, out } if frame.model.attention(*attention).sinks.is_some() => {
+                let turn = turned_back(ops.peek().copied(), *out);
+                if turn.is_some() {
+                    ops.next();
+                }
+                let launches = match frame.model.attention(*attention).sinks {
+                    Some(sinks) => windowed::attend_with_sinks(frame, (*q, *attention), sinks, turn, *out)?,
+                    None => attend::launches(frame, *q, *attention, *out)?,
+                };
+                stages.push(Stage::new("attention", launches));
             }
             Op::Attend { q, attention, out } => {
                 stages.push(Stage::new("attention", attend::launches(frame, *q, *attention, *out)?));
@@ -194,16 +206,31 @@ fn walk<'a>(frame: &Frame<'_>, ops: impl Iterator<Item = &'a Op> + Clone) -> Res
             Op::IndexAppend { keys, gates, index: id } => {
                 stages.push(Stage::new("index", index::append(frame, *keys, *gates, *id)?));
             }
-            Op::Select { q, weights, index: id, .. } => {
-                stages.push(Stage::new("select", index::select(frame, *q, *weights, *id)?));
+            Op::Select { q, weights, index: id, candidates } => {
+                seen = Seen::Chosen(*id);
+                stages.push(Stage::new("select", index::select(frame, *q, *weights, *id, *candidates)?));
+            }
+            Op::SelectEnds { positions } => seen = Seen::Ends(*positions),
+            Op::SharedAppend { q, k, attention } => {
+                stages.push(Stage::new("rope", windowed::append(frame, [*q, *k], *attention)?));
+            }
+            Op::AttendPart { q, attention, out } => {
+                let launches = windowed::attend_part(frame, *q, *attention, seen, *out)?;
+                stages.push(Stage::new("attention", launches));
+            }
+            Op::Blend { parts, sinks, out } => {
+                let turn = turned_back(ops.peek().copied(), *out);
+                if turn.is_some() {
+                    ops.next();
+                }
+                let launches = windowed::blend(frame, parts, *sinks, turn, *out)?;
+                stages.push(Stage::new("attention", launches));
+            }
+            Op::TurnBack { x, attention } => {
+                stages.push(Stage::new("attention", windowed::turn_back(frame, *x, *attention)?));
             }
             // Those of streams are where others begin, and there are no kernels for the others: such programs are refused.
-            Op::SharedAppend { .. }
-            | Op::AttendPart { .. }
-            | Op::Blend { .. }
-            | Op::TurnBack { .. }
-            | Op::SelectEnds { .. }
-            | Op::StreamNorm { .. }
+            Op::StreamNorm { .. }
             | Op::ScaledSilu { .. }
             | Op::GatedMean { .. }
             | Op::Inject { .. }
@@ -212,6 +239,14 @@ fn walk<'a>(frame: &Frame<'_>, ops: impl Iterator<Item = &'a Op> + Clone) -> Res
         }
     }
     Ok(stages)
+}
+
+/// The layer by which an op turns results back.
+fn turned_back(op: Option<&Op>, out: Buffer) -> Option<AttentionId> {
+    match op {
+        Some(Op::TurnBack { x, attention }) if *x == out => Some(*attention),
+        _ => None,
+    }
 }
 
 /// The network of an op behind experts that is one beside them: of the same rows, added to the same ones. Its result is added before

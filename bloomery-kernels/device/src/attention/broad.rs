@@ -4,18 +4,18 @@
 //! from global memory, so that each is loaded once for all queries. Where rows see chosen positions, queries are of one row. Queries are pairs of halves, 22 bits; weights are halves, 11 bits.
 
 use super::super::abi::attention::{BROAD_CHUNKS, BROAD_QUERIES, BROAD_WARPS, CHUNK, PAGE};
-use super::super::abi::index::seen;
 use super::super::simt::{
-    await_predecessors, barrier, block, divide, fma, half2, lane, ld_global_f32x4, ld_global_u32,
-    ld_global_u32x2, ld_shared_f32, ld_shared_u32x2, ld_shared_u32x4, mma, release_successor, shared_base,
-    shfl, shfl_xor_f32, st_global_f32x4, st_shared_f32, st_shared_u32x2, st_shared_u32x4, thread,
-    uniform_warp, warp_barrier,
+    await_predecessors, barrier, block, divide, fma, lane, ld_global_f32x4, ld_global_u32, ld_global_u32x2,
+    ld_shared_f32, ld_shared_u32x2, ld_shared_u32x4, mma, release_successor, shared_base, shfl, shfl_xor_f32,
+    st_global_f32, st_global_f32x4, st_shared_f32, st_shared_u32x2, st_shared_u32x4, thread, uniform_warp,
+    warp_barrier,
 };
+use super::broad_weights::{halves, scaled};
 use super::chosen::fours as fours_of;
 use super::items::Item;
 use super::kind::Kind;
 use super::operands::{SIXTEENS, halves_of, mask, scale};
-use super::{AttendArgs, exp2, factor, head_bytes, page};
+use super::{ALL, AttendArgs, BLOCKS, ENDS, among, ends, exp2, factor, head_bytes, log_sum, page};
 
 /// Sixteens of queries.
 const TILES: usize = BROAD_QUERIES as usize / 16;
@@ -63,12 +63,12 @@ type Scores = [[[f32; 4]; 2]; TILES];
 /// Sums of a lane: `[sixteen of queries][16 dimensions][two dimensions][query g, g, g + 8, g + 8]`.
 type Out = [[[[f32; 4]; 2]; EIGHTS]; TILES];
 
-/// See the module. `CHOSEN`: rows see chosen positions.
+/// See the module. `SIGHT`: which positions rows see.
 ///
 /// # Safety
 /// The contract of `Attend::launch`.
 #[inline(always)]
-pub(crate) unsafe fn prefill<K: Kind, const CHOSEN: bool>(args: AttendArgs) {
+pub(crate) unsafe fn prefill<K: Kind, const SIGHT: u32>(args: AttendArgs) {
     await_predecessors();
     release_successor();
     let (cache, group, warp) = (&args.cache, args.group, uniform_warp());
@@ -76,15 +76,16 @@ pub(crate) unsafe fn prefill<K: Kind, const CHOSEN: bool>(args: AttendArgs) {
     let layout = Layout::new::<K>();
     let (rest, sub) = divide(block(), args.stages);
     let (tile, kv_head) = divide(rest, cache.kv_heads);
-    let [first, count] = if CHOSEN { [tile, 1] } else { ld_global_u32x2(args.scratch + 8 * u64::from(tile)) };
+    let [first, count] =
+        if SIGHT != ALL { [tile, 1] } else { ld_global_u32x2(args.scratch + 8 * u64::from(tile)) };
     // Whatever the list says, only rows of the launch.
     let first = first.min(cache.rows - 1);
     let queries = count.max(1).min(cache.rows - first) * group;
     let sequence = ld_global_u32(cache.sequences + 4 * u64::from(first));
     let len = |m: u32| {
         let row = first + divide(m.min(queries - 1), group).0;
-        let len = ld_global_u32(cache.positions + 4 * u64::from(row)).min(cache.stride * PAGE - 1) + 1;
-        if CHOSEN { seen(len, args.shift, args.keep) } else { len }
+        let position = ld_global_u32(cache.positions + 4 * u64::from(row)).min(cache.stride * PAGE - 1);
+        among::<SIGHT>(&args, position + 1)
     };
     let offset = BROAD_QUERIES * sub;
     if thread() < BROAD_QUERIES {
@@ -96,7 +97,7 @@ pub(crate) unsafe fn prefill<K: Kind, const CHOSEN: bool>(args: AttendArgs) {
     }
     let end = len(offset + BROAD_QUERIES - 1);
     let mut start = len(offset).saturating_sub(args.window) / PAGE * PAGE;
-    let row = if CHOSEN { first } else { 0 };
+    let row = if SIGHT != ALL { first } else { 0 };
     let item = Item { row, sequence, fresh: 0, kv_head, tile, piece: 0, pieces: 1, start, end, low: 0 };
     barrier();
     stage_queries(&args, &layout, warp);
@@ -106,20 +107,15 @@ pub(crate) unsafe fn prefill<K: Kind, const CHOSEN: bool>(args: AttendArgs) {
     let mut sum = [[0.0_f32; 2]; TILES];
     let mut out: Out = [[[[0.0; 4]; 2]; EIGHTS]; TILES];
     // Of this chunk and the next one.
-    let mut fours = [0; 2];
-    if CHOSEN {
-        fours = [start, start + CHUNK].map(|start| fours_of(&args, &item, start));
-    }
+    let mut fours = [start, start + CHUNK].map(|start| fours_of::<SIGHT>(&args, &item, start));
     while start < end {
         let mut scores: Scores = [[[0.0; 4]; 2]; TILES];
         // In a form that the compiler does not know: it would keep the places of all dimensions in registers.
         let (key_dim, dim) = (shfl(cache.key_dim, 0), shfl(cache.value_dim, 0));
-        let keys = |sixth: u32| {
-            if CHOSEN {
-                Keys::<K>::load_chosen(&args, &item, key_dim, (start, fours[0]), warp, sixth)
-            } else {
-                Keys::<K>::load(&args, &item, key_dim, start, warp, sixth)
-            }
+        let keys = |sixth: u32| match SIGHT {
+            BLOCKS => Keys::<K>::load_chosen(&args, &item, key_dim, (start, fours[0][0]), warp, sixth),
+            ENDS => Keys::<K>::load_ends(&args, &item, key_dim, (start, fours[0]), warp, sixth),
+            _ => Keys::<K>::load(&args, &item, key_dim, start, warp, sixth),
         };
         // Barriers keep the compiler from loading more than there are registers for.
         let (mut now, mut next) = (keys(0), keys(1));
@@ -167,12 +163,10 @@ pub(crate) unsafe fn prefill<K: Kind, const CHOSEN: bool>(args: AttendArgs) {
         }
         barrier();
         // Behind the barrier: before it, the keys still have their registers.
-        let load = |pair: u32| {
-            if CHOSEN {
-                Values::<K>::load_chosen(&args, &item, dim, (start, fours[0]), warp, pair)
-            } else {
-                Values::<K>::load(&args, &item, dim, start + 16 * PAIR as u32 * pair, warp)
-            }
+        let load = |pair: u32| match SIGHT {
+            BLOCKS => Values::<K>::load_chosen(&args, &item, dim, (start, fours[0][0]), warp, pair),
+            ENDS => Values::<K>::load_ends(&args, &item, dim, (start, fours[0]), warp, pair),
+            _ => Values::<K>::load(&args, &item, dim, start + 16 * PAIR as u32 * pair, warp),
         };
         let (mut now, mut next) = (load(0), load(1));
         m = 0;
@@ -213,29 +207,27 @@ pub(crate) unsafe fn prefill<K: Kind, const CHOSEN: bool>(args: AttendArgs) {
         }
         barrier();
         let left = end as i32 - start as i32;
-        now.add(&mut out, &layout, left, 0);
+        now.add::<SIGHT>(&mut out, &layout, left, 0);
         warp_barrier();
         now = load(2);
-        next.add(&mut out, &layout, left, 1);
+        next.add::<SIGHT>(&mut out, &layout, left, 1);
         warp_barrier();
         next = load(3);
-        now.add(&mut out, &layout, left, 2);
-        next.add(&mut out, &layout, left, 3);
+        now.add::<SIGHT>(&mut out, &layout, left, 2);
+        next.add::<SIGHT>(&mut out, &layout, left, 3);
         start += CHUNK;
-        if CHOSEN {
-            fours = [fours[1], fours_of(&args, &item, start + CHUNK)];
-        }
+        fours = [fours[1], fours_of::<SIGHT>(&args, &item, start + CHUNK)];
     }
-    deliver::<K>(&args, &layout, warp, &sum, &out);
+    deliver::<K, SIGHT>(&args, &layout, warp, (&most, &sum), &out);
 }
 
 /// Sums over the block, and a warp's dimensions of all queries.
 #[inline(always)]
-unsafe fn deliver<K: Kind>(
+unsafe fn deliver<K: Kind, const SIGHT: u32>(
     args: &AttendArgs,
     layout: &Layout,
     warp: u32,
-    sum: &[[f32; 2]; TILES],
+    (most, sum): (&[[f32; 2]; TILES], &[[f32; 2]; TILES]),
     out: &Out,
 ) {
     let (g, t, dim) = (lane() / 4, lane() % 4, args.cache.value_dim);
@@ -266,15 +258,32 @@ unsafe fn deliver<K: Kind>(
                 w += 1;
             }
             // Scaled kinds have their weights 256 times as large: small ones would be no halves.
-            let inverse = if K::SCALED { 1.0 / 256.0 } else { 1.0 } / total;
+            let mut inverse = if K::SCALED { 1.0 / 256.0 } else { 1.0 } / total;
+            if SIGHT == ENDS && total == 0.0 {
+                inverse = 0.0;
+            }
             let [index, _] = ld_shared_u32x2(layout.lines + 8 * query);
+            if args.sums != 0 && warp == 0 && t == 0 && index != MISSING {
+                st_global_f32(args.sums + 4 * u64::from(index), log_sum(args, most[m][i], total));
+            }
             let place = args.out + 4 * u64::from(index) * u64::from(dim);
             let mut e = 0;
             while e < EIGHTS {
-                let d = 16 * (EIGHTS as u32 * warp + e as u32) + 4 * t;
-                if index != MISSING && d < dim {
+                let mut d = 16 * (EIGHTS as u32 * warp + e as u32) + 4 * t;
+                let of = |e: usize, side: usize| {
                     let [x, y] = out[m][e];
-                    let four = [x[2 * i], y[2 * i], x[2 * i + 1], y[2 * i + 1]];
+                    [x[2 * i + side], y[2 * i + side]]
+                };
+                let mut pairs = [of(e, 0), of(e, 1)];
+                if SIGHT == ENDS {
+                    // A lane's pairs of both sixteens of 32 dimensions are neighbours.
+                    let first = e / 2 * 2;
+                    d = 16 * (EIGHTS as u32 * warp + first as u32) + 8 * t + 4 * (e % 2) as u32;
+                    pairs = [of(first, e % 2), of(first + 1, e % 2)];
+                }
+                if index != MISSING && d < dim {
+                    let [[a, b], [c, d_]] = pairs;
+                    let four = [a, b, c, d_];
                     st_global_f32x4(place + 4 * u64::from(d), four.map(|x| x * inverse));
                 }
                 e += 1;
@@ -431,7 +440,7 @@ impl<K: Kind> Values<K> {
 
     /// Adds them, weighted, for all queries; `left` positions exist from the chunk's first on.
     #[inline(always)]
-    unsafe fn add(&self, out: &mut Out, layout: &Layout, left: i32, pair: u32) {
+    unsafe fn add<const SIGHT: u32>(&self, out: &mut Out, layout: &Layout, left: i32, pair: u32) {
         let mut s = 0;
         while s < PAIR {
             let sixteen = PAIR as u32 * pair + s as u32;
@@ -451,7 +460,11 @@ impl<K: Kind> Values<K> {
                     if K::SCALED && e % 2 == 0 {
                         weights = scaled(both, self.scales[e / 2][s], left);
                     }
-                    let h = K::halves(self.values[e][s]);
+                    let h = if SIGHT == ENDS {
+                        ends::halves::<K>([self.values[e / 2 * 2][s], self.values[e / 2 * 2 + 1][s]])[e % 2]
+                    } else {
+                        K::halves(self.values[e][s])
+                    };
                     let sums = &mut out[m][e];
                     sums[0] = mma(sums[0], [weights], [[h[0] & upper, h[1] & lower]]);
                     sums[1] = mma(sums[1], [weights], [[h[2] & upper, h[3] & lower]]);
@@ -470,27 +483,4 @@ unsafe fn largest(at: u32) -> f32 {
     let (a, b) = (ld_shared_u32x4(at).map(f32::from_bits), ld_shared_u32x4(at + 16).map(f32::from_bits));
     let (a, b) = (a[0].max(a[1]).max(a[2].max(a[3])), b[0].max(b[1]).max(b[2].max(b[3])));
     a.max(b)
-}
-
-/// Weights of two times two positions of two queries, as an operand.
-#[inline(always)]
-fn halves(x: [f32; 4], y: [f32; 4]) -> [u32; 4] {
-    [half2(x[0], x[1]), half2(x[2], x[3]), half2(y[0], y[1]), half2(y[2], y[3])]
-}
-
-/// Weights in f32 times the scales of their positions, as an operand.
-#[inline(always)]
-fn scaled([x, y]: [[u32; 4]; 2], scales: [u32; 2], left: i32) -> [u32; 4] {
-    let mut four = [0.0; 4];
-    let mut i = 0;
-    while i < 4 {
-        // A scale that nobody wrote may be anything.
-        four[i] = if (i as i32) < left { 256.0 * scale(scales, i) } else { 0.0 };
-        i += 1;
-    }
-    let (x, y) = (x.map(f32::from_bits), y.map(f32::from_bits));
-    halves(
-        [x[0] * four[0], x[1] * four[1], x[2] * four[0], x[3] * four[1]],
-        [y[0] * four[2], y[1] * four[3], y[2] * four[2], y[3] * four[3]],
-    )
 }

@@ -8,7 +8,7 @@ use super::super::simt::{lane, ld_global_u32, ld_global_u32x2, shfl};
 use super::items::Item;
 use super::kind::Kind;
 use super::operands::{Keys, SIXTEENS, Values};
-use super::{AttendArgs, head_bytes};
+use super::{AttendArgs, BLOCKS, ENDS, ends, head_bytes};
 
 /// The place of the four at position `position` of those that a row sees, `end` in all; of the last one beyond that.
 ///
@@ -17,20 +17,24 @@ use super::{AttendArgs, head_bytes};
 #[inline(always)]
 pub(super) unsafe fn four(args: &AttendArgs, row: u32, position: u32, end: u32) -> u32 {
     let position = position.min(end - 1);
-    let line = u64::from(row) * u64::from(args.keep + 1);
+    let line = u64::from(row) * u64::from(args.line);
     let first = ld_global_u32(args.places + 4 * (line + u64::from(position >> args.shift)));
     let place = first + (position & ((1 << args.shift) - 1));
     // One of the cache's whatever the list says.
     (place & !3).min(args.cache.pages * PAGE - 4)
 }
 
-/// The fours of a chunk of 128 positions, one in each lane.
+/// The places of a chunk of 128 positions, four in each lane: of blocks the first one, which the others follow.
 ///
 /// # Safety
 /// As [`four`].
 #[inline(always)]
-pub(super) unsafe fn fours(args: &AttendArgs, item: &Item, start: u32) -> u32 {
-    four(args, item.row, start + 4 * lane(), item.end)
+pub(super) unsafe fn fours<const SIGHT: u32>(args: &AttendArgs, item: &Item, start: u32) -> [u32; 4] {
+    match SIGHT {
+        BLOCKS => [four(args, item.row, start + 4 * lane(), item.end), 0, 0, 0],
+        ENDS => ends::four(args, item, start + 4 * lane()),
+        _ => [0; 4],
+    }
 }
 
 /// A head's part of the page of a place, where a page has `bytes` bytes for each head.

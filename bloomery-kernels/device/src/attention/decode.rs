@@ -18,11 +18,11 @@ use super::items::{Item, Rows};
 use super::kind::Kind;
 use super::merge::merge;
 use super::operands::{Keys, Layout, SIXTEENS, Values, halves_of, scale};
-use super::{AttendArgs, exp2, factor};
+use super::{AttendArgs, ENDS, PART, ends, exp2, factor, log_sum};
 
 /// See the module. `CHUNKS`: 32s of dimensions of a key; `BLOCKS`: 16s of positions of a warp; `EIGHTS`: 16s of dimensions of
 /// the values in each of the `PARTS` parts of a warp; `BATCH`: partial results that a thread loads at once when it merges, a divisor of
-/// [`SPLITS`]; `CHOSEN`: rows see chosen positions.
+/// [`SPLITS`]; `SIGHT`: which positions rows see.
 ///
 /// With one part, keys and values of the next positions are on their way while these are used. The widest heads leave no
 /// registers for that: values are loaded when scores are there, and keys when values have been used.
@@ -37,23 +37,23 @@ pub(crate) unsafe fn decode<
     const EIGHTS: usize,
     const PARTS: usize,
     const BATCH: usize,
-    const CHOSEN: bool,
+    const SIGHT: u32,
 >(
     args: AttendArgs,
 ) {
     let warp = uniform_warp();
     let layout = Layout::new(CHUNKS as u32);
-    let rows = Rows::new::<CHOSEN>(&args);
+    let rows = Rows::new::<SIGHT>(&args);
     let mut number = block();
-    let mut item = rows.item::<CHOSEN>(&args, number);
+    let mut item = rows.item::<SIGHT>(&args, number);
     if item.is_none() {
         await_predecessors();
         release_successor();
     }
     while let Some(now) = item {
-        piece::<K, CHUNKS, BLOCKS, EIGHTS, PARTS, BATCH, CHOSEN>(&args, &layout, warp, &now);
+        piece::<K, CHUNKS, BLOCKS, EIGHTS, PARTS, BATCH, SIGHT>(&args, &layout, warp, &now);
         number += blocks();
-        item = rows.item::<CHOSEN>(&args, number);
+        item = rows.item::<SIGHT>(&args, number);
     }
 }
 
@@ -65,7 +65,7 @@ unsafe fn piece<
     const EIGHTS: usize,
     const PARTS: usize,
     const BATCH: usize,
-    const CHOSEN: bool,
+    const SIGHT: u32,
 >(
     args: &AttendArgs,
     layout: &Layout,
@@ -74,20 +74,23 @@ unsafe fn piece<
 ) {
     let warps = (SIXTEENS / BLOCKS) as u32;
     let (g, t, dim) = (lane() / 4, lane() % 4, args.cache.value_dim);
+    if SIGHT == ENDS && item.end == 0 {
+        return ends::nothing(args, item);
+    }
     // Only what is older than this step may be read before the predecessor's end.
     if item.end > item.fresh {
         await_predecessors();
     }
     let mut start = item.start;
     // Of this chunk and the next one.
-    let mut fours = [0; 2];
-    if CHOSEN {
-        fours = [start, start + CHUNK].map(|start| fours_of(args, item, start));
+    let mut fours = [fours_of::<SIGHT>(args, item, start), [0; 4]];
+    if PARTS == 1 {
+        fours[1] = fours_of::<SIGHT>(args, item, start + CHUNK);
     }
-    let mut keys = keys::<K, CHUNKS, BLOCKS, CHOSEN>(args, item, start, warp, fours[0]);
+    let mut keys = keys::<K, CHUNKS, BLOCKS, SIGHT>(args, item, start, warp, fours[0]);
     let mut values = [Values::<K, EIGHTS>::NONE; PARTS];
     if PARTS == 1 {
-        values = parts::<K, EIGHTS, PARTS, CHOSEN>(args, item, start, warp, fours[0]);
+        values = parts::<K, EIGHTS, PARTS, SIGHT>(args, item, start, warp, fours[0]);
     }
     await_predecessors();
     release_successor();
@@ -106,7 +109,7 @@ unsafe fn piece<
         let mut scores = keys.scores(layout);
         let next = start + CHUNK;
         if PARTS == 1 && next < item.end {
-            keys = self::keys::<K, CHUNKS, BLOCKS, CHOSEN>(args, item, next, warp, fours[1]);
+            keys = self::keys::<K, CHUNKS, BLOCKS, SIGHT>(args, item, next, warp, fours[1]);
         }
         // Registers are short.
         let low = ld_shared_u32(layout.low);
@@ -133,7 +136,8 @@ unsafe fn piece<
         barrier();
         if PARTS > 1 {
             // Behind the barrier: before it, the keys still have their registers.
-            values = parts::<K, EIGHTS, PARTS, CHOSEN>(args, item, start, warp, fours[0]);
+            values = parts::<K, EIGHTS, PARTS, SIGHT>(args, item, start, warp, fours[0]);
+            fours[1] = fours_of::<SIGHT>(args, item, next);
         }
         larger = most;
         let mut w = 0;
@@ -177,37 +181,20 @@ unsafe fn piece<
             }
             p += 1;
         }
-        let mut s = 0;
-        while s < SIXTEENS {
-            let left = item.end as i32 - (start + 16 * s as u32 + 4 * t) as i32;
-            let shared = ld_shared_u32x4(layout.weights + 512 * s as u32 + 16 * lane());
-            p = 0;
-            while p < PARTS {
-                let mut weights = shared;
-                if K::SCALED {
-                    weights = scaled(weights, values[p].scales[s], left);
-                }
-                let mut e = 0;
-                while e < EIGHTS {
-                    let h = values[p].halves(s, e, left);
-                    out[p][e][0] = mma(out[p][e][0], [weights], [[h[0], h[1]]]);
-                    out[p][e][1] = mma(out[p][e][1], [weights], [[h[2], h[3]]]);
-                    e += 1;
-                }
-                p += 1;
-            }
-            s += 1;
-        }
+        let left = item.end as i32 - (start + 4 * t) as i32;
+        gather::<K, EIGHTS, PARTS, SIGHT>(layout, &values, &mut out, left, 0);
+        gather::<K, EIGHTS, PARTS, SIGHT>(layout, &values, &mut out, left, SIXTEENS / 2);
         if next >= item.end {
             break;
         }
         if PARTS > 1 {
-            keys = self::keys::<K, CHUNKS, BLOCKS, CHOSEN>(args, item, next, warp, fours[1]);
+            keys = self::keys::<K, CHUNKS, BLOCKS, SIGHT>(args, item, next, warp, fours[1]);
         } else {
-            values = parts::<K, EIGHTS, PARTS, CHOSEN>(args, item, next, warp, fours[1]);
+            values = parts::<K, EIGHTS, PARTS, SIGHT>(args, item, next, warp, fours[1]);
         }
-        if CHOSEN {
-            fours = [fours[1], fours_of(args, item, next + CHUNK)];
+        fours[0] = fours[1];
+        if PARTS == 1 {
+            fours[1] = fours_of::<SIGHT>(args, item, next + CHUNK);
         }
         start = next;
     }
@@ -234,6 +221,9 @@ unsafe fn piece<
     if item.pieces == 1 {
         let index = (item.row * args.cache.kv_heads + item.kv_head) * args.group + head;
         (place, inverse) = (args.out + 4 * u64::from(index) * u64::from(dim), 1.0 / sum);
+        if (SIGHT == PART || SIGHT == ENDS) && warp == 0 && t == 0 && head < args.group {
+            st_global_f32(args.sums + 4 * u64::from(index), log_sum(args, most, sum));
+        }
     } else if warp == 0 && t == 0 {
         st_global_f32(mine + 8 * u64::from(g), most);
         st_global_f32(mine + 8 * u64::from(g) + 4, sum);
@@ -242,16 +232,21 @@ unsafe fn piece<
     inverse *= if K::SCALED { 1.0 / 256.0 } else { 1.0 };
     let mut e = 0;
     while e < PARTS * EIGHTS {
-        let d = 16 * (warp * (PARTS * EIGHTS) as u32 + e as u32) + 4 * t;
-        if head < args.group && d < dim {
+        let mut d = 16 * (warp * (PARTS * EIGHTS) as u32 + e as u32) + 4 * t;
+        let of = |e: usize, side: usize| {
             let [x, y] = out[e / EIGHTS][e % EIGHTS];
-            let four = [
-                (x[0] + x[2]) * inverse,
-                (y[0] + y[2]) * inverse,
-                (x[1] + x[3]) * inverse,
-                (y[1] + y[3]) * inverse,
-            ];
-            st_global_f32x4(place + 4 * u64::from(d), four);
+            [x[side] + x[side + 2], y[side] + y[side + 2]]
+        };
+        let mut pairs = [of(e, 0), of(e, 1)];
+        if SIGHT == ENDS {
+            // A lane's pairs of both sixteens of 32 dimensions are neighbours.
+            let first = e / 2 * 2;
+            d = 16 * (warp * (PARTS * EIGHTS) as u32 + first as u32) + 8 * t + 4 * (e % 2) as u32;
+            pairs = [of(first, e % 2), of(first + 1, e % 2)];
+        }
+        if head < args.group && d < dim {
+            let [[a, b], [c, d_]] = pairs;
+            st_global_f32x4(place + 4 * u64::from(d), [a, b, c, d_].map(|x| x * inverse));
         }
         e += 1;
     }
@@ -265,7 +260,14 @@ unsafe fn piece<
         barrier();
         if ld_shared_u32(layout.ticket) + 1 == item.pieces {
             fence();
-            merge::<BATCH>(args, layout, item, warp, heads.min(args.group - HEADS * item.tile), partial);
+            merge::<BATCH, SIGHT>(
+                args,
+                layout,
+                item,
+                warp,
+                heads.min(args.group - HEADS * item.tile),
+                partial,
+            );
             if thread() == 0 {
                 st_global_u32(ticket, 0);
             }
@@ -275,41 +277,77 @@ unsafe fn piece<
 
 /// The keys of a warp's positions.
 #[inline(always)]
-unsafe fn keys<K: Kind, const CHUNKS: usize, const BLOCKS: usize, const CHOSEN: bool>(
+unsafe fn keys<K: Kind, const CHUNKS: usize, const BLOCKS: usize, const SIGHT: u32>(
     args: &AttendArgs,
     item: &Item,
     start: u32,
     warp: u32,
-    fours: u32,
+    fours: [u32; 4],
 ) -> Keys<K, CHUNKS, BLOCKS> {
-    if CHOSEN {
-        Keys::load_chosen(args, item, start, warp, fours)
-    } else {
-        Keys::load(args, item, start, warp)
+    match SIGHT {
+        super::BLOCKS => Keys::load_chosen(args, item, start, warp, fours[0]),
+        ENDS => Keys::load_ends(args, item, warp, fours),
+        _ => Keys::load(args, item, start, warp),
     }
 }
 
 /// All of a warp's values.
 #[inline(always)]
-unsafe fn parts<K: Kind, const EIGHTS: usize, const PARTS: usize, const CHOSEN: bool>(
+unsafe fn parts<K: Kind, const EIGHTS: usize, const PARTS: usize, const SIGHT: u32>(
     args: &AttendArgs,
     item: &Item,
     start: u32,
     warp: u32,
-    fours: u32,
+    fours: [u32; 4],
 ) -> [Values<K, EIGHTS>; PARTS] {
+    let load = |section: u32| match SIGHT {
+        super::BLOCKS => Values::load_chosen(args, item, start, section, fours[0]),
+        ENDS => Values::load_ends(args, item, section, fours),
+        _ => Values::load(args, item, start, section),
+    };
     let mut values = [Values::NONE; PARTS];
-    let mut p = 0;
-    while p < PARTS {
-        let section = warp * PARTS as u32 + p as u32;
-        values[p] = if CHOSEN {
-            Values::load_chosen(args, item, start, section, fours)
-        } else {
-            Values::load(args, item, start, section)
-        };
-        p += 1;
+    values[0] = load(warp * PARTS as u32);
+    if PARTS > 1 {
+        // No loop: it would be too large for the compiler to unroll.
+        values[PARTS / 2] = load(warp * PARTS as u32 + 1);
     }
     values
+}
+
+/// Adds the weighted values of half a chunk's sixteens, from `from` on. `left` positions exist from the lane's first one on.
+#[inline(always)]
+unsafe fn gather<K: Kind, const EIGHTS: usize, const PARTS: usize, const SIGHT: u32>(
+    layout: &Layout,
+    values: &[Values<K, EIGHTS>; PARTS],
+    out: &mut [[[[f32; 4]; 2]; EIGHTS]; PARTS],
+    left: i32,
+    from: usize,
+) {
+    let mut s = from;
+    while s < from + SIXTEENS / 2 {
+        let left = left - 16 * s as i32;
+        let shared = ld_shared_u32x4(layout.weights + 512 * s as u32 + 16 * lane());
+        let mut p = 0;
+        while p < PARTS {
+            let mut weights = shared;
+            if K::SCALED {
+                weights = scaled(weights, values[p].scales[s], left);
+            }
+            let mut ends = [[0; 4]; 2];
+            if SIGHT == ENDS {
+                ends = values[p].halves_of_ends(s, left);
+            }
+            let mut e = 0;
+            while e < EIGHTS {
+                let h = if SIGHT == ENDS { ends[e % 2] } else { values[p].halves(s, e, left) };
+                out[p][e][0] = mma(out[p][e][0], [weights], [[h[0], h[1]]]);
+                out[p][e][1] = mma(out[p][e][1], [weights], [[h[2], h[3]]]);
+                e += 1;
+            }
+            p += 1;
+        }
+        s += 1;
+    }
 }
 
 /// The queries of an item as operands, by all threads.

@@ -1,6 +1,7 @@
 //! Entry points of [`prefill`].
 
 use super::abi::attention::AttendArgs;
+use super::attention::ALL;
 use super::attention::broad;
 use super::attention::kind::{Half, Rounded};
 use super::attention::prefill::prefill;
@@ -13,6 +14,6 @@ entries! {
     prefill_q8_64: 256, 1, prefill::<Rounded, 2, 4>, "Heads of up to 64 values.";
     prefill_q8_128: 256, 1, prefill::<Rounded, 4, 4>, "Heads of up to 128 values.";
     prefill_q8_256: 256, 1, prefill::<Rounded, 8, 2>, "Heads of up to 256 values.";
-    prefill_f16_576: 256, 1, broad::prefill::<Half, false>, "Keys of up to 576 and values of up to 512 values.";
-    prefill_q8_576: 256, 1, broad::prefill::<Rounded, false>, "Keys of up to 576 and values of up to 512 values.";
+    prefill_f16_576: 256, 1, broad::prefill::<Half, ALL>, "Keys of up to 576 and values of up to 512 values.";
+    prefill_q8_576: 256, 1, broad::prefill::<Rounded, ALL>, "Keys of up to 576 and values of up to 512 values.";
 }

@@ -1,14 +1,13 @@
 //! Caches of f32: a warp for each head of each row. Exact and slow.
 
 use super::super::abi::attention::PAGE;
-use super::super::abi::index::seen;
 use super::super::simt::{
     await_predecessors, block, divide, fma, lane, ld_global_f32, ld_global_f32x4, ld_global_u32,
     ld_shared_f32, release_successor, shared_base, shfl, shfl_xor_f32, st_global_f32, st_shared_f32,
     uniform_warp, warp_barrier, warps,
 };
 use super::chosen::four;
-use super::{AttendArgs, exp2, factor, page};
+use super::{AttendArgs, BLOCKS, ENDS, among, ends, exp2, factor, log_sum, page};
 
 /// One head of one row: 32 positions at a time, a lane for each, then a lane for every 32nd dimension, of which it has at most `VALUES`. `CHOSEN`: rows
 /// see chosen positions.
@@ -40,7 +39,7 @@ pub(crate) unsafe fn attend<const VALUES: usize, const CHOSEN: bool>(args: Atten
     let sequence = ld_global_u32(cache.sequences + 4 * u64::from(row));
     let mut len = ld_global_u32(cache.positions + 4 * u64::from(row)).min(cache.stride * PAGE - 1) + 1;
     if CHOSEN {
-        len = seen(len, args.shift, args.keep);
+        len = if args.every != 0 { among::<ENDS>(&args, len) } else { among::<BLOCKS>(&args, len) };
     }
     let (mut most, mut sum, mut out) = (f32::NEG_INFINITY, 0.0, [0.0; VALUES]);
     let low = len.saturating_sub(args.window);
@@ -52,7 +51,11 @@ pub(crate) unsafe fn attend<const VALUES: usize, const CHOSEN: bool>(args: Atten
         let (mut place, mut offset) = (0, (start + lane()) % PAGE);
         let part;
         if CHOSEN {
-            place = four(&args, row, start + lane(), len) + lane() % 4;
+            place = if args.every != 0 {
+                ends::place(&args, (row, sequence), start + lane(), len)
+            } else {
+                four(&args, row, start + lane(), len) + lane() % 4
+            };
             (part, offset) = (part_of(u64::from(place / PAGE)), place % PAGE);
         } else {
             part = part_of(page(cache, sequence, start));
@@ -118,6 +121,13 @@ pub(crate) unsafe fn attend<const VALUES: usize, const CHOSEN: bool>(args: Atten
     while mask > 0 {
         sum += shfl_xor_f32(sum, mask);
         mask /= 2;
+    }
+    if args.sums != 0 && lane() == 0 {
+        st_global_f32(args.sums + 4 * u64::from(item), log_sum(&args, most, sum));
+    }
+    // Who sees nothing has zeros.
+    if CHOSEN && sum == 0.0 {
+        sum = 1.0;
     }
     let place = args.out + 4 * u64::from(item) * u64::from(dim);
     let mut j = 0;

@@ -1,9 +1,8 @@
 //! The work of a decode step, as blocks find it from the rows' lengths.
 
 use super::super::abi::attention::{DECODE_ROWS, PAGE, split};
-use super::super::abi::index::seen;
 use super::super::simt::{WARP, ballot, divide, lane, ld_global_u32, shfl};
-use super::AttendArgs;
+use super::{AttendArgs, ENDS, PART, among};
 
 /// What a block does next.
 #[derive(Clone, Copy)]
@@ -25,16 +24,11 @@ pub(super) struct Item {
     pub(super) low: u32,
 }
 
-/// Of a row that sees chosen positions, the last one as if there were no others.
-#[inline(always)]
-fn among_chosen(args: &AttendArgs, position: u32) -> u32 {
-    seen(position + 1, args.shift, args.keep) - 1
-}
-
 /// The rows of the launch, one in each lane.
 pub(super) struct Rows {
     pub(super) sequence: u32,
-    pub(super) position: u32,
+    /// Positions that the row sees, but for its window.
+    pub(super) len: u32,
     pub(super) pieces: u32,
     /// Items of the rows up to this one.
     pub(super) until: u32,
@@ -43,18 +37,19 @@ pub(super) struct Rows {
 
 impl Rows {
     #[inline(always)]
-    pub(super) unsafe fn new<const CHOSEN: bool>(args: &AttendArgs) -> Self {
+    pub(super) unsafe fn new<const SIGHT: u32>(args: &AttendArgs) -> Self {
         let cache = &args.cache;
         let per_piece = cache.kv_heads * args.tiles;
-        let (mut sequence, mut position, mut pieces) = (u32::MAX, 0, 0);
+        let (mut sequence, mut len, mut pieces) = (u32::MAX, 0, 0);
         if lane() < cache.rows {
             sequence = ld_global_u32(cache.sequences + 4 * u64::from(lane()));
-            position = ld_global_u32(cache.positions + 4 * u64::from(lane())).min(cache.stride * PAGE - 1);
-            if CHOSEN {
-                position = among_chosen(args, position);
+            let position = ld_global_u32(cache.positions + 4 * u64::from(lane()));
+            len = among::<SIGHT>(args, position.min(cache.stride * PAGE - 1) + 1);
+            let span = span::<SIGHT>(args, len);
+            pieces = divide(len + span - 1, span).0 - divide(low(args, len), span).0;
+            if SIGHT == ENDS {
+                pieces = pieces.max(1);
             }
-            let span = split(position + 1, args.window);
-            pieces = divide(position + span, span).0 - divide(low(args, position), span).0;
         }
         let mut until = pieces * per_piece;
         let mut step = 1;
@@ -63,37 +58,36 @@ impl Rows {
             until += if lane() >= step { before } else { 0 };
             step *= 2;
         }
-        Self { sequence, position, pieces, until, per_piece }
+        Self { sequence, len, pieces, until, per_piece }
     }
 
     #[inline(always)]
-    pub(super) unsafe fn item<const CHOSEN: bool>(&self, args: &AttendArgs, number: u32) -> Option<Item> {
-        if CHOSEN && args.cache.rows > DECODE_ROWS {
-            return self.whole(args, number);
+    pub(super) unsafe fn item<const SIGHT: u32>(&self, args: &AttendArgs, number: u32) -> Option<Item> {
+        if SIGHT > PART && args.cache.rows > DECODE_ROWS {
+            return self.whole::<SIGHT>(args, number);
         }
         let row = ballot(self.until <= number).trailing_ones();
         if row >= args.cache.rows {
             return None;
         }
-        let (sequence, position) = (shfl(self.sequence, row), shfl(self.position, row));
+        let (sequence, len) = (shfl(self.sequence, row), shfl(self.len, row));
         let first = ballot(self.sequence == sequence && lane() < args.cache.rows).trailing_zeros();
-        let fresh = shfl(self.position, first % WARP);
+        // Chosen places are the predecessor's.
+        let fresh = if SIGHT <= PART { shfl(self.len, first % WARP) - 1 } else { 0 };
         let pieces = shfl(self.pieces, row);
         let before = shfl(self.until, row) - pieces * self.per_piece;
         let (piece, rest) = divide(number - before, self.per_piece);
         let (kv_head, tile) = divide(rest, args.tiles);
-        let (low, span) = (low(args, position), split(position + 1, args.window));
+        let (low, span) = (low(args, len), span::<SIGHT>(args, len));
         let start = (divide(low, span).0 + piece) * span;
-        let end = (start + span).min(position + 1);
+        let end = (start + span).min(len);
         let start = start.max(low / PAGE * PAGE);
-        // Chosen places are the predecessor's.
-        let fresh = if CHOSEN { 0 } else { fresh };
         Some(Item { row, sequence, fresh, kv_head, tile, piece, pieces, start, end, low })
     }
 
     /// One of many rows of chosen positions: they are few enough to be one piece.
     #[inline(always)]
-    unsafe fn whole(&self, args: &AttendArgs, number: u32) -> Option<Item> {
+    unsafe fn whole<const SIGHT: u32>(&self, args: &AttendArgs, number: u32) -> Option<Item> {
         let cache = &args.cache;
         let (row, rest) = divide(number, self.per_piece);
         if row >= cache.rows {
@@ -101,13 +95,20 @@ impl Rows {
         }
         let (kv_head, tile) = divide(rest, args.tiles);
         let position = ld_global_u32(cache.positions + 4 * u64::from(row)).min(cache.stride * PAGE - 1);
-        let end = among_chosen(args, position) + 1;
-        Some(Item { row, sequence: 0, fresh: 0, kv_head, tile, piece: 0, pieces: 1, start: 0, end, low: 0 })
+        let end = among::<SIGHT>(args, position + 1);
+        let sequence = if SIGHT == ENDS { ld_global_u32(cache.sequences + 4 * u64::from(row)) } else { 0 };
+        Some(Item { row, sequence, fresh: 0, kv_head, tile, piece: 0, pieces: 1, start: 0, end, low: 0 })
     }
 }
 
-/// The first position that a row sees.
+/// The first of `len` positions that a row sees.
 #[inline(always)]
-fn low(args: &AttendArgs, position: u32) -> u32 {
-    (position + 1).saturating_sub(args.window)
+fn low(args: &AttendArgs, len: u32) -> u32 {
+    len.saturating_sub(args.window)
+}
+
+/// Positions of a piece of a row that sees `len`, which may be none.
+#[inline(always)]
+fn span<const SIGHT: u32>(args: &AttendArgs, len: u32) -> u32 {
+    split(if SIGHT == ENDS { len.max(1) } else { len }, args.window)
 }

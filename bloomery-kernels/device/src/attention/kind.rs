@@ -1,7 +1,7 @@
 //! Element types of a cache as operands of the tensor cores.
 
 use super::super::simt::{
-    half2_sub, ld_global_u32x2, ld_global_u32x4, ld_shared_u32x2, ld_shared_u32x4, permute,
+    half2_sub, ld_global_u32, ld_global_u32x2, ld_global_u32x4, ld_shared_u32x2, ld_shared_u32x4, permute,
 };
 
 /// An element type whose values half precision holds exactly, but for a scale.
@@ -19,6 +19,11 @@ pub(crate) trait Kind: Copy {
     /// # Safety
     /// `at` is aligned to 8 elements and valid for reads.
     unsafe fn load(at: u64) -> Self::Eight;
+    /// Four neighbouring elements of each of two places in global memory.
+    ///
+    /// # Safety
+    /// Both are aligned to 4 elements and valid for reads.
+    unsafe fn load_fours(at: [u64; 2]) -> Self::Eight;
     /// From shared memory.
     ///
     /// # Safety
@@ -41,6 +46,12 @@ impl Kind for Half {
     #[inline(always)]
     unsafe fn load(at: u64) -> [u32; 4] {
         ld_global_u32x4(at)
+    }
+
+    #[inline(always)]
+    unsafe fn load_fours(at: [u64; 2]) -> [u32; 4] {
+        let [[a, b], [c, d]] = at.map(|at| ld_global_u32x2(at));
+        [a, b, c, d]
     }
 
     #[inline(always)]
@@ -67,6 +78,11 @@ impl Kind for Rounded {
     #[inline(always)]
     unsafe fn load(at: u64) -> [u32; 2] {
         ld_global_u32x2(at)
+    }
+
+    #[inline(always)]
+    unsafe fn load_fours(at: [u64; 2]) -> [u32; 2] {
+        at.map(|at| ld_global_u32(at))
     }
 
     #[inline(always)]

@@ -2,16 +2,16 @@
 
 use super::super::abi::attention::{HEADS, SPLITS, partial_floats};
 use super::super::simt::{
-    WARP, barrier, divide, fma, lane, ld_far_f32x4, ld_far_u32x2, ld_shared_f32, shfl_xor_f32,
+    WARP, barrier, divide, fma, lane, ld_far_f32x4, ld_far_u32x2, ld_shared_f32, shfl_xor_f32, st_global_f32,
     st_global_f32x4, st_shared_f32, thread, threads,
 };
 use super::items::Item;
 use super::operands::Layout;
-use super::{AttendArgs, exp2, factor};
+use super::{AttendArgs, ENDS, PART, exp2, factor, log_sum};
 
 /// All pieces of a row's heads to their result.
 #[inline(always)]
-pub(super) unsafe fn merge<const BATCH: usize>(
+pub(super) unsafe fn merge<const BATCH: usize, const SIGHT: u32>(
     args: &AttendArgs,
     layout: &Layout,
     item: &Item,
@@ -53,6 +53,10 @@ pub(super) unsafe fn merge<const BATCH: usize>(
         while step > 0 {
             total += shfl_xor_f32(total, step);
             step /= 2;
+        }
+        if (SIGHT == PART || SIGHT == ENDS) && lane() == 0 {
+            let first = (item.row * args.cache.kv_heads + item.kv_head) * args.group + HEADS * item.tile;
+            st_global_f32(args.sums + 4 * u64::from(first + head), log_sum(args, larger, total));
         }
         st_shared_f32(layout.shares + 4 * (SPLITS * head + lane()), share / total);
         head += threads() / WARP;

@@ -6,12 +6,14 @@
 //! * [`float`]: caches of f32, any number of rows, a warp for each head.
 //!
 //! Rows that see chosen positions have [`decode`] or [`float`], whatever their number, or [`broad`]: positions are counted as if there were
-//! no others, and [`chosen`] says where in the cache they are.
+//! no others, and [`chosen`] says where in the cache they are. These are whole blocks, or the [`ends`] of groups.
 
 pub(crate) mod broad;
 mod broad_chosen;
+mod broad_weights;
 mod chosen;
 pub(crate) mod decode;
+mod ends;
 pub(crate) mod float;
 mod items;
 pub(crate) mod kind;
@@ -20,8 +22,18 @@ mod operands;
 pub(crate) mod prefill;
 
 use super::abi::attention::{AttendArgs, PAGE, Paged};
-use super::simt::{fma, ld_global_u32};
+use super::abi::index::seen;
+use super::simt::{divide, fma, ld_global_u32};
 use kind::Kind;
+
+/// Rows see all positions up to their own, or a window of these.
+pub(crate) const ALL: u32 = 0;
+/// The same; there are others, so that the sums are wanted.
+pub(crate) const PART: u32 = 1;
+/// Rows see chosen blocks, and what is behind the last whole one.
+pub(crate) const BLOCKS: u32 = 2;
+/// Rows see the last positions of groups, whose keys are their values; the sums are wanted.
+pub(crate) const ENDS: u32 = 3;
 
 /// Below this 2^x counts as zero, and so it comes out: an exponent of 0 is that of zero.
 const LEAST: f32 = -127.0;
@@ -46,6 +58,39 @@ pub(crate) fn exp2(x: f32) -> f32 {
     q = fma(q, r, EXP2[0]);
     let scale = f32::from_bits((shifted.to_bits() << 23).wrapping_add(0x3f80_0000));
     fma(q * r, scale, scale)
+}
+
+/// The logarithm of the sum of `e^score`, where `sum` is that of `e^(score - most)`.
+#[inline(always)]
+fn log_sum(args: &AttendArgs, most: f32, sum: f32) -> f32 {
+    if sum == 0.0 { f32::NEG_INFINITY } else { fma(most, args.scale, ln(sum)) }
+}
+
+/// The natural logarithm of a positive number that is not tiny: that of a power of two, and of what is left around 1.
+#[inline(always)]
+fn ln(x: f32) -> f32 {
+    /// The root of 1/2.
+    const FIRST: u32 = 0x3f35_04f3;
+    let shifted = x.to_bits().wrapping_sub(FIRST);
+    let power = (shifted as i32 >> 23) as f32;
+    let left = f32::from_bits((shifted & 0x007f_ffff) + FIRST);
+    let s = (left - 1.0) / (left + 1.0);
+    let q = s * s;
+    let mut series = fma(q, 1.0 / 9.0, 1.0 / 7.0);
+    series = fma(series, q, 1.0 / 5.0);
+    series = fma(series, q, 1.0 / 3.0);
+    let twice = s + s;
+    fma(power, core::f32::consts::LN_2, fma(twice * q, series, twice))
+}
+
+/// Positions that a row at the end of `len` positions sees, but for its window.
+#[inline(always)]
+unsafe fn among<const SIGHT: u32>(args: &AttendArgs, len: u32) -> u32 {
+    match SIGHT {
+        BLOCKS => seen(len, args.shift, args.keep),
+        ENDS => divide(len, args.every).0.min(args.keep),
+        _ => len,
+    }
 }
 
 /// What scores are multiplied with to be exponents of 2.

@@ -7,12 +7,12 @@ use super::super::abi::attention::PAGE;
 use super::super::simt::{
     await_predecessors, ballot, barrier, block, copy_async16, copy_commit, copy_wait, divide, fma, half,
     half2, lane, ld_global_f32x4, ld_global_u32, ld_global_u32x2, ld_shared_u32, ld_shared_u32x2,
-    ld_shared_u32x4, mma, release_successor, shared_base, shfl_xor_f32, st_global_f32x4, st_shared_u8,
-    st_shared_u16, st_shared_u32x4, thread, threads, uniform_warp, warps,
+    ld_shared_u32x4, mma, release_successor, shared_base, shfl_xor_f32, st_global_f32, st_global_f32x4,
+    st_shared_u8, st_shared_u16, st_shared_u32x4, thread, threads, uniform_warp, warps,
 };
 use super::kind::Kind;
 use super::operands::halves_of;
-use super::{AttendArgs, exp2, factor, head_bytes, page};
+use super::{AttendArgs, exp2, factor, head_bytes, log_sum, page};
 
 /// Shared memory of a 16 x 16 operand of a warp.
 const OPERAND: u32 = 512;
@@ -255,6 +255,10 @@ pub(crate) unsafe fn prefill<K: Kind, const CHUNKS: usize, const N: usize>(args:
         sum[i] += shfl_xor_f32(sum[i], 2);
         // Scaled kinds have their weights 256 times as large: small ones would be no halves.
         let inverse = if K::SCALED { 1.0 / 256.0 } else { 1.0 } / sum[i];
+        if args.sums != 0 && t == 0 && lines[i].index != MISSING {
+            let place = args.sums + 4 * u64::from(lines[i].index);
+            st_global_f32(place, log_sum(&args, most[i], sum[i]));
+        }
         let out_place = args.out + 4 * u64::from(lines[i].index) * u64::from(cache.value_dim);
         let mut c = 0;
         while c < CHUNKS {

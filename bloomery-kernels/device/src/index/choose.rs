@@ -27,13 +27,14 @@ pub(crate) unsafe fn index_choose(args: IndexChooseArgs) {
     await_predecessors();
     release_successor();
     let (cache, row, warp) = (&args.cache, block(), uniform_warp());
-    let (len, keep) = (len(cache, row), args.keep);
+    let (len, keep, is_ends) = (len(cache, row), args.keep, args.ends != 0);
     let sequence = ld_global_u32(cache.sequences + 4 * u64::from(row));
     let whole = len >> cache.shift;
-    let rest = u32::from(len & ((1 << cache.shift) - 1) != 0);
-    let places = args.places + 4 * u64::from(row) * u64::from(keep + 1);
+    let rest = u32::from(!is_ends && len & ((1 << cache.shift) - 1) != 0);
+    let of_block = if is_ends { (1 << cache.shift) - 1 } else { 0 };
+    let places = args.places + 4 * u64::from(row) * u64::from(args.line);
     let put = |at: u32, block: u32| {
-        let place = page(cache, sequence, block) * PAGE + (of_page(cache, block) << cache.shift);
+        let place = page(cache, sequence, block) * PAGE + (of_page(cache, block) << cache.shift) + of_block;
         st_global_u32(places + 4 * u64::from(at), place);
     };
     if whole <= keep {
@@ -45,6 +46,28 @@ pub(crate) unsafe fn index_choose(args: IndexChooseArgs) {
         return;
     }
     let scores = args.scores + 4 * u64::from(row) * u64::from(args.most);
+    largest(scores, (whole, keep), warp, |block, is_chosen, place| {
+        if is_chosen {
+            put(place, block);
+        }
+    });
+    if thread() == 0 && rest != 0 {
+        put(keep, whole);
+    }
+}
+
+/// Calls `visit` with the numbers of all scores, 32 neighbours at a time and one in each lane, whether one is among the `keep` largest
+/// of `whole`, and how many of these come before it. The last numbers may be beyond the last score.
+///
+/// # Safety
+/// All threads of a block of `CHOOSE_THREADS` get here; its shared memory is that of `CHOOSE_BYTES`.
+#[inline(always)]
+pub(super) unsafe fn largest(
+    scores: u64,
+    (whole, keep): (u32, u32),
+    warp: u32,
+    visit: impl Fn(u32, bool, u32),
+) {
     let (bound, equals) = bound(scores, whole, keep, warp);
 
     // Whole warps' worth of scores for every warp.
@@ -84,17 +107,14 @@ pub(crate) unsafe fn index_choose(args: IndexChooseArgs) {
             let (all_above, all_equal) = (ballot(is_above), ballot(is_equal));
             let equal_before = equal + (all_equal & lower).count_ones();
             let place = above + (all_above & lower).count_ones() + equal_before.min(equals);
-            if is_above || (is_equal && equal_before < equals) {
-                put(place, block);
+            if at + WARP * (i as u32) < end {
+                visit(block, is_above || (is_equal && equal_before < equals), place);
             }
             above += all_above.count_ones();
             equal += all_equal.count_ones();
             i += 1;
         }
         at += WARP * BATCH as u32;
-    }
-    if thread() == 0 && rest != 0 {
-        put(keep, whole);
     }
 }
 

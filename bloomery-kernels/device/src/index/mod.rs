@@ -3,14 +3,20 @@
 //! * [`append`]: keys of a step's rows into pages, and keys of the blocks that they complete.
 //! * [`score`]: how well blocks fit rows, of rows that do not see all of them.
 //! * [`choose`]: the blocks that fit best, as places in the cache.
+//! * [`made`]: keys of blocks that come as such.
+//! * [`spans`]: spans of blocks to which later choices are limited.
 
 mod append;
 mod choose;
+mod made;
 mod score;
+mod spans;
 
 pub(crate) use append::index_append;
 pub(crate) use choose::index_choose;
+pub(crate) use made::index_made;
 pub(crate) use score::index_score;
+pub(crate) use spans::{index_limit, index_spans};
 
 use super::abi::attention::PAGE;
 use super::abi::index::Indexed;
@@ -44,12 +50,15 @@ fn of_page(cache: &Indexed, block: u32) -> u32 {
 
 #[cfg(target_arch = "nvptx64")]
 mod entries {
-    use super::super::abi::index::{IndexAppendArgs, IndexChooseArgs, IndexScoreArgs};
+    use super::super::abi::index::{IndexAppendArgs, IndexChooseArgs, IndexScoreArgs, IndexSpansArgs};
 
     crate::simt::bounds!(index_append, 128, 4);
     crate::simt::bounds!(index_score_8, 256, 2);
     crate::simt::bounds!(index_score_32, 256, 2);
     crate::simt::bounds!(index_choose, 1024, 1);
+    crate::simt::bounds!(index_made, 128, 4);
+    crate::simt::bounds!(index_spans, 1024, 1);
+    crate::simt::bounds!(index_limit, 256, 4);
 
     /// See [`index_append`](super::index_append).
     #[unsafe(no_mangle)]
@@ -73,5 +82,23 @@ mod entries {
     #[unsafe(no_mangle)]
     pub unsafe extern "ptx-kernel" fn index_choose(args: IndexChooseArgs) {
         super::index_choose(args);
+    }
+
+    /// See [`index_made`](super::index_made).
+    #[unsafe(no_mangle)]
+    pub unsafe extern "ptx-kernel" fn index_made(args: IndexAppendArgs) {
+        super::index_made(args);
+    }
+
+    /// See [`index_spans`](super::index_spans).
+    #[unsafe(no_mangle)]
+    pub unsafe extern "ptx-kernel" fn index_spans(args: IndexSpansArgs) {
+        super::index_spans(args);
+    }
+
+    /// See [`index_limit`](super::index_limit).
+    #[unsafe(no_mangle)]
+    pub unsafe extern "ptx-kernel" fn index_limit(args: IndexSpansArgs) {
+        super::index_limit(args);
     }
 }

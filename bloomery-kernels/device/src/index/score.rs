@@ -83,7 +83,7 @@ unsafe fn stage<const LINES: usize>(args: &IndexScoreArgs, run: &Run) {
     let weights = shared_base() + 4 * LINES as u32 * width;
     let mut line = uniform_warp();
     while line < lines {
-        let number = run.first * args.heads + line;
+        let number = number(args, run, line);
         let x = args.q + 4 * u64::from(number) * u64::from(width);
         let to = shared_base() + 4 * line * width;
         let mut inverse = 1.0;
@@ -120,12 +120,19 @@ unsafe fn stage<const LINES: usize>(args: &IndexScoreArgs, run: &Run) {
     while line < lines {
         let mut weight = 1.0;
         if args.weights != 0 {
-            let number = run.first * args.heads + line;
+            let number = number(args, run, line);
             weight = ld_global_f32(args.weights + 4 * u64::from(number)) * args.scale;
         }
         st_shared_f32(weights + 4 * line, weight);
         line += SCORE_THREADS;
     }
+}
+
+/// The number of a line's head among those of all rows.
+#[inline(always)]
+unsafe fn number(args: &IndexScoreArgs, run: &Run, line: u32) -> u32 {
+    let (row, head) = divide(line, args.heads);
+    (run.first + row) * args.all + head
 }
 
 /// Scores of the keys from `at` on.
@@ -243,7 +250,9 @@ impl<const KEYS: usize> Sums<KEYS> {
                         && self.row < run.first + run.rows
                         && block < run.blocks
                     {
-                        st_global_f32(to + 4 * u64::from(block), self.sums[k]);
+                        let to = to + 4 * u64::from(block);
+                        let before = if args.add != 0 { ld_global_f32(to) } else { 0.0 };
+                        st_global_f32(to, before + self.sums[k]);
                     }
                     self.sums[k] = 0.0;
                     k += 1;

@@ -375,6 +375,17 @@ pub(crate) unsafe fn ld_global_u8(at: u64) -> u32 {
     out
 }
 
+/// Two bytes of global memory.
+///
+/// # Safety
+/// `at` is aligned to 2 and valid for reads.
+#[inline(always)]
+pub(crate) unsafe fn ld_global_u16(at: u64) -> u32 {
+    let out: u16;
+    asm!("ld.global.u16 {}, [{}];", out(reg16) out, in(reg64) at, options(pure, readonly, nostack));
+    u32::from(out)
+}
+
 /// Starts to copy 4 bytes from global to shared memory.
 ///
 /// # Safety

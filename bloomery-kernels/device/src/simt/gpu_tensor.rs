@@ -4,7 +4,7 @@ use core::arch::asm;
 
 /// Entry points that take [`AttendArgs`](super::super::abi::attention::AttendArgs): name, threads and blocks as in [`bounds`],
 /// the kernel, and its documentation.
-#[cfg(any(feature = "attention", feature = "chosen", feature = "prefill"))]
+#[cfg(any(feature = "attention", feature = "chosen", feature = "prefill", feature = "windowed"))]
 macro_rules! entries {
     ($($name:ident: $threads:literal, $blocks:literal, $kernel:expr, $doc:literal;)*) => {
         $(
@@ -19,7 +19,7 @@ macro_rules! entries {
     };
 }
 
-#[cfg(any(feature = "attention", feature = "chosen", feature = "prefill"))]
+#[cfg(any(feature = "attention", feature = "chosen", feature = "prefill", feature = "windowed"))]
 pub(crate) use entries;
 
 /// Two words of global memory.

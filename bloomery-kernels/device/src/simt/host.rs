@@ -366,6 +366,10 @@ pub(crate) fn signed_byte(word: u32, i: u32) -> i32 {
     i32::from((word >> (8 * i)) as i8)
 }
 
+pub(crate) unsafe fn ld_global_u16(at: u64) -> u32 {
+    u32::from(*global::<u16>(at))
+}
+
 pub(crate) unsafe fn ld_global_u8(at: u64) -> u32 {
     global::<u8>(at).read_volatile().into()
 }

@@ -7,6 +7,7 @@ use super::IndexRows;
 use crate::abi::index::{IndexAppendArgs, WIDEST_INDEX};
 
 const ENTRY: Entry<IndexAppendArgs> = Entry::new(&INDEX, "index_append");
+const MADE: Entry<IndexAppendArgs> = Entry::new(&INDEX, "index_made");
 /// Warps of a block.
 const WARPS: u32 = 4;
 
@@ -28,6 +29,13 @@ pub enum IndexPooling {
         norm: (Span<f32>, Span<f32>, f32),
         /// `[block][width]`: added to gates.
         bias: Span<f32>,
+    },
+    /// That of its last position, which was made of all of them, turned as at the block's first one.
+    Made {
+        /// `[width]` and the epsilon, before it is turned.
+        norm: Option<(Span<f32>, f32)>,
+        /// The rotation.
+        rope: Rope,
     },
 }
 
@@ -63,6 +71,8 @@ impl IndexAppend {
         uses.push(keys.memory().clone());
         let has_gates = matches!(pooling, IndexPooling::Softmax { .. });
         equal("gates of a position", usize::from(has_gates), usize::from(shape.gates))?;
+        let is_made = matches!(pooling, IndexPooling::Made { .. });
+        equal("keys of a position", usize::from(!is_made), usize::from(shape.raw))?;
         match pooling {
             IndexPooling::Mean { norm: (gain, eps), rope } => {
                 equal("values of the gain", gain.len(), shape.width)?;
@@ -79,10 +89,20 @@ impl IndexAppend {
                 (args.bias, args.gate_bias) = (shift.address(), bias.address());
                 uses.extend([gates, gain, shift, bias].map(|span| span.memory().clone()));
             }
+            IndexPooling::Made { norm, rope } => {
+                if let Some((gain, eps)) = norm {
+                    equal("values of the gain", gain.len(), shape.width)?;
+                    (args.gain, args.eps) = (gain.address(), *eps);
+                    uses.push(gain.memory().clone());
+                }
+                args.turn = rope.arguments(ENTRY.name, shape.width)?;
+                uses.extend([&rope.low, &rope.high].map(|span| span.memory().clone()));
+            }
         }
         let bytes = 4 * keys.len() * if has_gates { 4 } else { 2 };
         let blocks = (rows as u32).div_ceil(WARPS);
         let grid = Grid { blocks, threads: 32 * WARPS, shared_bytes: 4 * WIDEST_INDEX * WARPS };
-        Ok(Launch::new(ENTRY, grid, args, bytes as u64, uses))
+        let entry = if is_made { MADE } else { ENTRY };
+        Ok(Launch::new(entry, grid, args, bytes as u64, uses))
     }
 }

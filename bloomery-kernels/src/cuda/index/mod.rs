@@ -2,11 +2,13 @@
 
 mod append;
 mod select;
+mod spans;
 
 use std::sync::Arc;
 
 pub use append::{IndexAppend, IndexPooling};
 pub use select::{Chosen, Select};
+pub use spans::{Limits, Spans};
 
 use super::memory::Allocation;
 use super::{CudaError, Span};
@@ -19,6 +21,8 @@ const NAME: &str = "an index";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct IndexCache {
     width: usize,
+    /// Whether keys of positions are kept.
+    raw: bool,
     gates: bool,
     block: usize,
 }
@@ -35,7 +39,18 @@ impl IndexCache {
         let holds = block >= 4 && (PAGE as usize).is_multiple_of(block);
         let rule = || format!("a divisor of {PAGE}, at least 4");
         CudaError::require(NAME, "positions of a block", block as u64, holds, rule)?;
-        Ok(Self { width, gates, block })
+        Ok(Self { width, raw: true, gates, block })
+    }
+
+    /// Of blocks whose keys come as they are: those of positions are not kept.
+    ///
+    /// # Errors
+    /// [`CudaError::Contract`] unless the width is a multiple of 16 up to 256 and the block 1, 2, 4, 8, 16, 32 or 64.
+    pub fn of_blocks(width: usize, block: usize) -> Result<Self, CudaError> {
+        let holds = block > 0 && (PAGE as usize).is_multiple_of(block);
+        let rule = || format!("a divisor of {PAGE}");
+        CudaError::require(NAME, "positions of a block", block as u64, holds, rule)?;
+        Ok(Self { raw: false, block, ..Self::new(width, false, PAGE as usize)? })
     }
 
     /// Values of a key.
@@ -52,7 +67,7 @@ impl IndexCache {
 
     /// Values of a page before the keys of blocks.
     fn raw_len(&self) -> usize {
-        PAGE as usize * self.width * if self.gates { 2 } else { 1 }
+        PAGE as usize * self.width * (usize::from(self.raw) + usize::from(self.gates))
     }
 
     /// Values of a page.

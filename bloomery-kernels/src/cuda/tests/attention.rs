@@ -1,7 +1,7 @@
 //! Attention against double precision, and rows together against rows alone.
 
 use super::super::testing::{Place, places};
-use super::super::{Attend, AttendScratch, AttendTiles, Buffer, KvCache};
+use super::super::{Attend, AttendScratch, AttendTiles, Buffer, KvCache, Sight};
 use super::paged::Sequences;
 use crate::cpu::KvType;
 use crate::cpu::testing::{Rng, bits};
@@ -77,7 +77,8 @@ impl<'a> Pages<'a> {
             heads,
             scale: scale(&shape),
             window: self.window,
-            chosen: None,
+            sight: Sight::All,
+            sums: None,
             scratch: AttendScratch { partials: self.partials.span(), tickets: self.tickets.span() },
             tiles: Some(tiles.span()),
         };
@@ -401,7 +402,8 @@ fn bad_calls_are_refused() {
         heads: 4,
         scale: 0.125,
         window: None,
-        chosen: None,
+        sight: Sight::All,
+        sums: None,
         scratch: AttendScratch { partials: partials.span(), tickets: tickets.span() },
         tiles: None,
     };

@@ -1,7 +1,7 @@
 //! Attention to chosen blocks against double precision; what was not chosen is poison.
 
 use super::super::testing::{Place, card, places};
-use super::super::{Attend, AttendScratch, Chosen, KvCache};
+use super::super::{Attend, AttendScratch, Chosen, KvCache, Sight};
 use super::paged::Sequences;
 use crate::abi::attention::PAGE;
 use crate::cpu::KvType;
@@ -71,7 +71,13 @@ fn attend(
         heads,
         scale: (case.dim as f32).sqrt().recip(),
         window: None,
-        chosen: Some(Chosen { places: place.buffer(&places).span(), keep: case.keep, block: case.block }),
+        sight: Sight::Chosen(Chosen {
+            places: place.buffer(&places).span(),
+            keep: case.keep,
+            block: case.block,
+            ends: false,
+        }),
+        sums: None,
         scratch: AttendScratch { partials: partials.span(), tickets: tickets.span() },
         tiles: None,
     };
@@ -206,6 +212,7 @@ fn bad_calls_are_refused() {
     let sequences = Sequences::new(&mut Rng::new(1), shape, &[40]);
     let (cache, _pages) = sequences.buffers(&mut place, &[(0, 39)]);
     let x = place.poison::<f32>(1 << 16).span();
+    let places = place.poison::<u32>(5).span();
     let op = Attend {
         q: x.slice(0..64).unwrap(),
         cache,
@@ -214,14 +221,15 @@ fn bad_calls_are_refused() {
         heads: 1,
         scale: 1.0,
         window: None,
-        chosen: Some(Chosen { places: place.poison::<u32>(5).span(), keep: 4, block: 4 }),
+        sight: Sight::Chosen(Chosen { places: places.clone(), keep: 4, block: 4, ends: false }),
+        sums: None,
         scratch: AttendScratch { partials: x, tickets: place.buffer(&[0_u32; 32]).span() },
         tiles: None,
     };
     let refused = |op: Attend| op.launches(place.info()).unwrap_err().to_string();
     let chosen = |keep: usize, block: usize| {
-        let places = op.chosen.as_ref().unwrap().places.clone();
-        Attend { chosen: Some(Chosen { places, keep, block }), ..op.clone() }
+        let chosen = Chosen { places: places.clone(), keep, block, ends: false };
+        Attend { sight: Sight::Chosen(chosen), ..op.clone() }
     };
     assert!(refused(chosen(3, 4)).contains("words of chosen blocks is 5, must be 4"));
     assert!(refused(chosen(4, 2)).contains("positions of a chosen block is 2"));

@@ -2,7 +2,7 @@
 
 use super::super::testing::{Place, places};
 use super::super::{
-    Buffer, Chosen, IndexAppend, IndexCache, IndexPooling, IndexRows, Rope, RopeAngles, Select,
+    Buffer, Chosen, IndexAppend, IndexCache, IndexPooling, IndexRows, Limits, Rope, RopeAngles, Select,
 };
 use crate::abi::attention::PAGE;
 use crate::cpu::testing::{Rng, bits};
@@ -131,16 +131,19 @@ impl Case {
         let cache = self.rows(place, pages, rows);
         let scratch = Select::scratch_len(&cache.shape, rows.len(), self.stride);
         let places = place.poison::<u32>(rows.len() * (self.keep + 1));
-        let turned = (!self.gates).then(|| (place.buffer(&self.gain).span(), EPS, self.rope(place)));
+        let norm = (!self.gates).then(|| (place.buffer(&self.gain).span(), EPS));
+        let rope = (!self.gates).then(|| self.rope(place));
         let select = Select {
             q: place.buffer(q).span(),
             rows: rows.len(),
             heads: self.heads,
-            turned,
+            norm,
+            rope,
             weights: self.gates.then(|| (place.buffer(weights).span(), 0.1)),
             cache,
             scratch: place.poison::<f32>(scratch).span(),
-            chosen: Chosen { places: places.span(), keep: self.keep, block: self.block },
+            chosen: Chosen { places: places.span(), keep: self.keep, block: self.block, ends: false },
+            limits: Limits::None,
         };
         (select, places)
     }
@@ -370,7 +373,7 @@ fn bad_calls_are_refused() {
 
     let (select, _) = case.select_op(&mut place, &pages, &rows, [&[0.0; 64], &[]]);
     let refused = |op: Select| op.launches(&info).unwrap_err().to_string();
-    assert!(refused(Select { heads: 33, ..select.clone() }).contains("heads of an index is 33"));
+    assert!(refused(Select { heads: 65, ..select.clone() }).contains("heads of an index is 65"));
     assert!(refused(Select { heads: 3, ..select.clone() }).contains("values of queries is 64, must be 96"));
     let text = refused(Select { scratch: select.scratch.slice(0..7).unwrap(), ..select.clone() });
     assert!(text.contains("values of the scratch is 7, must be at least 64"), "{text}");

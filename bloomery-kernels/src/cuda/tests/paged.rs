@@ -77,6 +77,27 @@ impl Sequences {
         Self { shape, lens: lens.to_vec(), stride, table, k, v, keys, values, pages }
     }
 
+    /// Keys are values too.
+    pub(super) fn shared(self) -> Self {
+        Self { v: self.k.clone(), values: self.keys.clone(), ..self }
+    }
+
+    /// The logarithm of the sum of `e^score` over these positions of a sequence.
+    pub(super) fn log_sum(
+        &self,
+        q: &[f32],
+        (sequence, positions): (usize, &[usize]),
+        kv_head: usize,
+        scale: f32,
+    ) -> f64 {
+        let (heads, dim) = (self.shape.kv_heads(), self.shape.key_dim());
+        let score = |p: &usize| {
+            let key = &self.keys[sequence][(p * heads + kv_head) * dim..][..dim];
+            key.iter().zip(q).map(|(k, q)| k * f64::from(*q)).sum::<f64>() * f64::from(scale)
+        };
+        positions.iter().map(|p| score(p).exp()).sum::<f64>().ln()
+    }
+
     /// The same pages with other values.
     pub(super) fn with(&self, k: Vec<Vec<f32>>, v: Vec<Vec<f32>>) -> Self {
         Self { k, v, ..self.clone() }

@@ -1,7 +1,7 @@
 //! Attention over the caches.
 
 use bloomery_kernels::cpu::KvType;
-use bloomery_kernels::cuda::{Attend, AttendScratch, CudaError, KvCache, KvRows, Launch};
+use bloomery_kernels::cuda::{Attend, AttendScratch, CudaError, KvCache, KvRows, Launch, Sight, Span};
 
 use super::index;
 use crate::backend::cuda::frame::Frame;
@@ -22,9 +22,10 @@ pub(in crate::backend::cuda) fn unsupported(attention: &Attention, kv: KvType) -
     let group = attention.heads / attention.kv_heads;
     let too_many = group > MOST_GROUP && attention.key_dim.max(attention.value_dim) <= TILED;
     let why = || format!("{group} query heads of a KV head are more than {MOST_GROUP}");
-    let checked = shape(attention, kv).and_then(|shape| match attention.index {
-        Some(_) => Attend::check_chosen(&shape),
-        None => Ok(()),
+    let checked = shape(attention, kv).and_then(|shape| match (attention.index, attention.sinks) {
+        (Some(_), _) => Attend::check_chosen(&shape),
+        (None, Some(_)) => Attend::check_sums(&shape),
+        (None, None) => Ok(()),
     });
     checked.err().map(|error| error.to_string()).or_else(|| too_many.then(why))
 }
@@ -63,19 +64,32 @@ pub(in crate::backend::cuda) fn launches(
     id: AttentionId,
     out: Buffer,
 ) -> Result<Vec<Launch>, CudaError> {
-    let attention = frame.model.attention(id);
-    let memory = frame.memory;
-    let attend = Attend {
+    let sight = match frame.model.attention(id).index {
+        Some(index) => Sight::Chosen(index::chosen(frame, index)?),
+        None => Sight::All,
+    };
+    part(frame, (q, id), sight, (frame.span(out)?, None))?.launches(frame.info)
+}
+
+/// Attention to a part of what rows see, or to all of it: values, and sums if there is more.
+pub(super) fn part(
+    frame: &Frame<'_>,
+    (q, id): (Buffer, AttentionId),
+    sight: Sight,
+    (out, sums): (Span<f32>, Option<Span<f32>>),
+) -> Result<Attend, CudaError> {
+    let (attention, memory) = (frame.model.attention(id), frame.memory);
+    Ok(Attend {
         q: frame.span(q)?,
         cache: cache(frame, id)?,
-        out: frame.span(out)?,
+        out,
         rows: frame.rows,
         heads: attention.heads,
         scale: attention.scale,
         window: attention.window,
-        chosen: attention.index.map(|index| index::chosen(frame, index)).transpose()?,
+        sight,
+        sums,
         scratch: AttendScratch { partials: memory.partials.span(), tickets: memory.tickets.span() },
         tiles: frame.inputs.tiles(id)?,
-    };
-    attend.launches(frame.info)
+    })
 }

@@ -21,3 +21,4 @@ pub(super) mod route;
 pub(super) mod streams;
 pub(super) mod summaries;
 pub(super) mod take;
+pub(super) mod windowed;
