@@ -111,8 +111,8 @@ impl Sizes {
             sizes.found_rows = sizes.found_rows.max(ngrams::found_rows(layer, rows));
             sizes.found_bytes += ngrams::found_rows(layer, rows) * ngrams::row_bytes(layer, weights);
         }
-        // Bytes of the last experts: a network beside them has bytes of its own.
-        let mut experts_bytes = 0;
+        // Bytes of the last experts, or of a network that comes before some: what is beside them has bytes of its own.
+        let mut beside = 0;
         for op in program.all_ops() {
             match op {
                 Op::Project { x, .. } => {
@@ -135,7 +135,7 @@ impl Sizes {
                     sizes.used = sizes.used.max(*used);
                     sizes.route =
                         sizes.route.max(route::scratch_len(rows, weights.matrix_rows(router.weight)));
-                    experts_bytes = 0;
+                    beside = 0;
                 }
                 Op::Experts { experts, .. } => {
                     let stack = |id| (weights.stack_rows(id), weights.stack_cols(id));
@@ -143,8 +143,9 @@ impl Sizes {
                     let (gate, down) = (stack(experts.gate), stack(experts.down));
                     let widths = (gate.1, gate.0, down.0);
                     sizes.ffn = sizes.ffn.max(feed_forward::hidden_len(rows, sizes.used, gate.0));
-                    experts_bytes = feed_forward::workspace_bytes(rows, (sizes.used, count), widths);
-                    sizes.workspace = sizes.workspace.max(experts_bytes);
+                    let bytes = feed_forward::workspace_bytes(rows, (sizes.used, count), widths);
+                    sizes.workspace = sizes.workspace.max(beside + bytes);
+                    beside = bytes;
                 }
                 Op::Gated { gated, .. } => {
                     sizes.shares = sizes.shares.max(if gated.share.is_some() { rows } else { 0 });
@@ -153,8 +154,8 @@ impl Sizes {
                     let widths = (gate.1, gate.0, down.0);
                     sizes.dense = sizes.dense.max(feed_forward::hidden_len(rows, 1, gate.0));
                     let bytes = feed_forward::workspace_bytes(rows, (1, 1), widths);
-                    sizes.workspace = sizes.workspace.max(experts_bytes + bytes);
-                    experts_bytes = 0;
+                    sizes.workspace = sizes.workspace.max(beside + bytes);
+                    beside = if gated.accumulate { 0 } else { bytes };
                 }
                 _ => {}
             }
