@@ -157,6 +157,7 @@ impl Sizes {
                     sizes.workspace = sizes.workspace.max(beside + bytes);
                     beside = if gated.accumulate { 0 } else { bytes };
                 }
+                Op::AddNorm { .. } => beside = 0,
                 _ => {}
             }
         }
