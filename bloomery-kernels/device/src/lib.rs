@@ -80,7 +80,13 @@ mod project;
 mod project_both;
 #[cfg(feature = "products")]
 mod ring;
-#[cfg(any(feature = "rope", feature = "heads", feature = "index", feature = "summaries", feature = "windowed"))]
+#[cfg(any(
+    feature = "rope",
+    feature = "heads",
+    feature = "index",
+    feature = "summaries",
+    feature = "windowed"
+))]
 mod rope;
 #[cfg(feature = "rope")]
 mod rope_entries;
