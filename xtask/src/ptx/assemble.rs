@@ -10,6 +10,10 @@ use crate::error::{Error, io_error, say};
 const TARGETS: &[(&str, &[&str])] =
     &[("sm_80", &["sm_80", "sm_86", "sm_89"]), ("sm_90", &["sm_90a", "sm_120"])];
 
+/// Spills that are known, in bytes: of attention to ends of groups, 255 registers are too few on one kind of cards by a handful.
+/// Nobody has measured there what it costs; elsewhere it has none.
+const KNOWN: [(&str, &str, u32); 1] = [("sm_120", "ends_f16_512", 52)];
+
 /// What ptxas says about a kernel.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Usage {
@@ -36,7 +40,10 @@ pub(super) fn all(root: &Path, ptxas: &Path, out: &mut dyn Write) -> Result<(), 
                 let Usage { kernel, registers, stack, spills } = &usage;
                 kernels += 1;
                 say(out, format_args!("{target:7} {kernel:32} {registers:3} registers"))?;
-                if *stack > 0 || *spills > 0 {
+                let is_known =
+                    |known: &&(&str, &str, u32)| (known.0, known.1) == (&**target, kernel.as_str());
+                let known = KNOWN.iter().find(is_known).map_or(0, |known| known.2);
+                if *spills > known || (*stack > 0 && known == 0) {
                     bad.push(format!("{target} {kernel}: {stack} bytes of stack, {spills} of spills"));
                 }
             }
@@ -45,7 +52,7 @@ pub(super) fn all(root: &Path, ptxas: &Path, out: &mut dyn Write) -> Result<(), 
     if !bad.is_empty() {
         return Err(Error::Failed(bad.join("\n")));
     }
-    say(out, format_args!("ptx: {kernels} kernels assembled, no spills, no local memory, no calls"))
+    say(out, format_args!("ptx: {kernels} kernels assembled, no spills but known ones, no calls"))
 }
 
 /// Functions and calls of them: everything is to be inlined.
