@@ -229,7 +229,7 @@ fn walk<'a>(frame: &Frame<'_>, ops: impl Iterator<Item = &'a Op> + Clone) -> Res
             Op::TurnBack { x, attention } => {
                 stages.push(Stage::new("attention", windowed::turn_back(frame, *x, *attention)?));
             }
-            // Those of streams are where others begin, and there are no kernels for the others: such programs are refused.
+            // They are found where others begin; in another order such programs are refused.
             Op::StreamNorm { .. }
             | Op::ScaledSilu { .. }
             | Op::GatedMean { .. }
