@@ -3,9 +3,11 @@
 //! Nothing here names a device, a batch or a cache page. `layers/` turns these definitions into a program of ops.
 
 mod ffn;
+mod guessing;
 mod windowed;
 
 pub use ffn::{Act, Dense, Ffn, Groups, Moe, Router, Scores, Shared};
+pub use guessing::{Guessing, NextToken, Spark};
 pub use windowed::{Candidates, Choice, Summaries, Windowed};
 
 /// A decoder: embedding, layers, final norm, head.
@@ -32,8 +34,8 @@ pub struct ModelDef {
     pub streams: Option<Streams>,
     /// Hashed n-grams that layers add to the streams.
     pub ngrams: Vec<Ngrams>,
-    /// A block that guesses the token after the next, where the file has one.
-    pub draft: Option<NextToken>,
+    /// What guesses tokens, where there is something.
+    pub draft: Option<Guessing>,
     /// Beginnings of the names of tensors that are there for something else than this program.
     pub reserved: Vec<String>,
 }
@@ -166,17 +168,6 @@ pub enum Pooling {
         /// Added to the variance.
         eps: f32,
     },
-}
-
-/// A block that guesses the token after the next from a row's normed hidden state and the next token: multi-token prediction
-/// (DeepSeek-V3, 2024). Its keys and values are those of the token it is given.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct NextToken {
-    /// Number of its layer in the file.
-    pub block: usize,
-    /// Attention and feed-forward part, whose input is a product of the normed embedding and the normed state, in this order.
-    pub layer: Layer,
 }
 
 /// `gain * x / sqrt(mean(x^2) + eps)` (Zhang and Sennrich, 2019).

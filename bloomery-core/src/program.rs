@@ -86,8 +86,8 @@ pub(crate) enum Op {
     HyperLast { x: Buffer, weights: Buffer, streams: usize, out: Buffer },
     /// `x[t][j] = write[j] y[t] + sum over i of mix[i][j] x[t][i]`.
     HyperWrite { y: Buffer, weights: Buffer, hyper: Hyper, x: Buffer },
-    /// `out[t]` = the mean of the streams of `x[t]`.
-    StreamMean { x: Buffer, streams: usize, out: Buffer },
+    /// `out[t]` = the mean of the streams of `x[t]`, from column `first` on.
+    StreamMean { x: Buffer, streams: usize, out: Buffer, first: usize },
     /// `out[t]` = rows of a table by hashes of token `t` and those before, side by side.
     Ngrams { ngrams: NgramId, out: Buffer },
     /// What keys and values from those rows add to the streams of `x`.
@@ -139,20 +139,31 @@ pub(crate) struct Program {
     pub(crate) draft: Option<Draft>,
 }
 
-/// A block that guesses tokens.
+/// What guesses tokens.
 #[derive(Debug, Clone)]
 pub(crate) struct Draft {
-    /// Where in the program's ops [`follow`](Self::follow) belongs.
-    pub(crate) at: usize,
-    /// What every step does for guesses to come: the block's keys and values of all rows, and the last row for the state.
-    pub(crate) follow: Vec<Op>,
-    /// A pass that guesses a token for one row of each sequence.
-    ///
-    /// The first is [`Op::Carried`]: a pass that goes on from the one before leaves it out, because the last but one writes to the
-    /// same buffer. The last are the logits.
+    /// What every step does for guesses to come, ascending: keys and values of all rows, and the last row for the state.
+    pub(crate) follow: Vec<Insert>,
+    /// A pass that guesses a token for each sequence. The last are the logits.
     pub(crate) ops: Vec<Op>,
+    /// The first of them in a pass that goes on from the one before: what comes before is there already.
+    pub(crate) again: usize,
     /// Width of the row in the state.
     pub(crate) carried: usize,
+}
+
+/// Ops that belong into a program before its op `at`.
+#[derive(Debug, Clone)]
+pub(crate) struct Insert {
+    pub(crate) at: usize,
+    pub(crate) ops: Vec<Op>,
+}
+
+impl Draft {
+    /// The ops of a pass.
+    pub(crate) fn pass(&self, goes_on: bool) -> &[Op] {
+        &self.ops[if goes_on { self.again } else { 0 }..]
+    }
 }
 
 /// How hidden states come out in place of logits.
@@ -230,9 +241,14 @@ impl Program {
 
     /// The ops of a step in order, those for guesses to come among them.
     pub(crate) fn step_ops(&self) -> impl Iterator<Item = &Op> + Clone {
-        let (at, follow) = self.draft.as_ref().map_or((0, [].as_slice()), |draft| (draft.at, &draft.follow));
-        let (before, after) = self.ops.split_at(at);
-        before.iter().chain(follow).chain(after)
+        let follow = self.draft.as_ref().map_or([].as_slice(), |draft| &draft.follow);
+        let (mut from, last) = (0, follow.last().map_or(0, |insert| insert.at));
+        let before = follow.iter().flat_map(move |insert| {
+            let own = &self.ops[from..insert.at];
+            from = insert.at;
+            own.iter().chain(&insert.ops)
+        });
+        before.chain(&self.ops[last..])
     }
 
     /// Those, and the ones of guesses.
@@ -245,10 +261,12 @@ impl Program {
     pub(crate) fn trunk(&self) -> Self {
         let mut trunk = self.clone();
         let Some(draft) = trunk.draft.take() else { return trunk };
-        for op in &draft.follow {
+        for op in draft.follow.iter().flat_map(|insert| &insert.ops) {
             // Its attention layers are the last, as are their indexes.
             match op {
-                Op::RopeAppend { attention, .. } | Op::LatentAppend { attention, .. } => {
+                Op::RopeAppend { attention, .. }
+                | Op::LatentAppend { attention, .. }
+                | Op::SummaryAppend { attention, .. } => {
                     trunk.attentions.truncate(attention.0);
                 }
                 Op::IndexAppend { index, .. } => trunk.indexes.truncate(index.0),

@@ -115,19 +115,21 @@ impl Gguf {
         Ok(whole)
     }
 
-    /// This model with those tensors of another that `wants` names, and with `metadata` in place of its own: for models whose
-    /// parts are published as files of their own.
+    /// This model with those tensors of another that `name` has a name for, under that name, and with `metadata` in place of its
+    /// own: for models whose parts are published as files of their own.
     ///
     /// # Errors
-    /// [`GgufError::DuplicateTensor`] for a wanted tensor that is here too.
+    /// [`GgufError::DuplicateTensor`] for a name that is here too.
     pub fn join(
         mut self,
         other: Self,
         metadata: Metadata,
-        wants: impl Fn(&str) -> bool,
+        name: impl Fn(&str) -> Option<String>,
     ) -> Result<Self, GgufError> {
         let shards = self.parts.len();
-        for mut tensor in other.tensors.into_iter().filter(|tensor| wants(&tensor.name)) {
+        for mut tensor in other.tensors {
+            let Some(joined) = name(&tensor.name) else { continue };
+            tensor.name = joined;
             tensor.shard += shards;
             if self.by_name.insert(tensor.name.clone(), self.tensors.len()).is_some() {
                 return Err(GgufError::DuplicateTensor { tensor: tensor.name });

@@ -19,6 +19,11 @@ impl<'a> Keys<'a> {
         Self { meta, scoped: meta.scoped(name), name }
     }
 
+    /// The same under another prefix.
+    pub(super) fn under(&self, name: &'a str) -> Self {
+        Self::new(self.meta, name)
+    }
+
     /// The values under the architecture's prefix.
     pub(super) fn values(&self) -> &Scoped<'a> {
         &self.scoped

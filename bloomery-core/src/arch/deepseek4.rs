@@ -1,10 +1,10 @@
 //! DeepSeek-V4 and DeepSeek-V4.1-Flash: hyper-connections, attention to a window and to rows that stand for groups of positions, routed
 //! experts beside a shared one; in V4.1 rows and choices that layers share, and engrams.
 
-use super::{Arch, Keys};
+use super::{Arch, Keys, spark};
 use crate::def::{
-    Act, Bias, Candidates, Choice, Dense, Ffn, Layer, Mixer, Mixing, ModelDef, Moe, Pairs, Reading, Rope,
-    Scaling, Scores, Shared, Streams, Summaries, Windowed,
+    Act, Bias, Candidates, Choice, Dense, Ffn, Guessing, Layer, Mixer, Mixing, ModelDef, Moe, Pairs, Reading,
+    Rope, Scaling, Scores, Shared, Streams, Summaries, Windowed,
 };
 use crate::error::LoadError;
 
@@ -53,10 +53,16 @@ fn v41(keys: &Keys<'_>) -> Result<ModelDef, LoadError> {
         Ok((positions > 0).then_some(summaries))
     };
     let layers = layers(keys, (count, count), false, 0, &summaries)?;
-    // Of image tokens.
-    let reserved = (0..count).map(|layer| format!("blk.{layer}.exp_probs_b_vl")).collect();
     let streams = Some(streams(keys, Reading::Lagged)?);
-    Ok(ModelDef { streams, ngrams: keys.engrams(count)?, reserved, ..keys.model(layers)? })
+    let model = keys.model(layers)?;
+    let spark = spark::find(keys, count, model.vocab)?;
+    let blocks = count + spark.as_ref().map_or(0, |spark| spark.layers.len());
+    // Of image tokens.
+    let mut reserved: Vec<String> = (0..blocks).map(|layer| format!("blk.{layer}.exp_probs_b_vl")).collect();
+    // How sure it is of a guess. What that was made for is not published.
+    reserved.extend(spark.is_some().then(|| format!("{}.conf_proj.", spark::NAME)));
+    let draft = spark.map(Guessing::Spark);
+    Ok(ModelDef { streams, ngrams: keys.engrams(count)?, draft, reserved, ..model })
 }
 
 fn streams(keys: &Keys<'_>, reading: Reading) -> Result<Streams, LoadError> {
@@ -66,7 +72,7 @@ fn streams(keys: &Keys<'_>, reading: Reading) -> Result<Streams, LoadError> {
     Ok(Streams { count: keys.positive("hyper_connection.count")?, mixing })
 }
 
-fn layers(
+pub(super) fn layers(
     keys: &Keys<'_>,
     (blocks, count): (usize, usize),
     head_norm: bool,

@@ -13,6 +13,7 @@ mod qwen35;
 mod qwen3moe;
 mod qwen4exp;
 mod routed;
+pub(crate) mod spark;
 
 use bloomery_gguf::Metadata;
 

@@ -4,8 +4,8 @@ use bloomery_gguf::Value;
 
 use super::{Arch, Keys};
 use crate::def::{
-    Act, Decay, DeltaNet, Dense, Ffn, Gqa, Layer, Mixer, ModelDef, Moe, NextToken, OutGate, Pairs, Router,
-    Scores, Shared,
+    Act, Decay, DeltaNet, Dense, Ffn, Gqa, Guessing, Layer, Mixer, ModelDef, Moe, NextToken, OutGate, Pairs,
+    Router, Scores, Shared,
 };
 use crate::error::LoadError;
 
@@ -56,7 +56,7 @@ fn build(keys: &Keys<'_>, ffn: &Ffn) -> Result<ModelDef, LoadError> {
     let reserved = (count + 1..blocks).map(|block| format!("blk.{block}.")).collect();
     let draft = match drafting {
         0 => None,
-        _ => Some(NextToken { block: count, layer: layer(&false)? }),
+        _ => Some(Guessing::Next(NextToken { block: count, layer: layer(&false)? })),
     };
     Ok(ModelDef { draft, reserved, ..keys.model(layers)? })
 }

@@ -3,8 +3,8 @@
 use super::qwen35::{delta, kinds, sections};
 use super::{Arch, Keys};
 use crate::def::{
-    Act, DeltaNet, Dense, Ffn, Gqa, Index, Layer, Mixer, Mixing, ModelDef, Moe, NextToken, NgramKind, Ngrams,
-    OutGate, Pairs, Pooling, Router, Shared, Streams,
+    Act, DeltaNet, Dense, Ffn, Gqa, Guessing, Index, Layer, Mixer, Mixing, ModelDef, Moe, NextToken,
+    NgramKind, Ngrams, OutGate, Pairs, Pooling, Router, Shared, Streams,
 };
 use crate::error::LoadError;
 
@@ -30,7 +30,7 @@ fn build(keys: &Keys<'_>) -> Result<ModelDef, LoadError> {
     };
     let layers = is_delta.iter().zip(&ratios).map(layer).collect::<Result<Vec<Layer>, LoadError>>()?;
     let draft = match ratios.get(count) {
-        Some(ratio) => Some(NextToken { block: count, layer: layer((&false, ratio))? }),
+        Some(ratio) => Some(Guessing::Next(NextToken { block: count, layer: layer((&false, ratio))? })),
         None => None,
     };
     let ngrams = ngrams(keys)?;

@@ -44,6 +44,16 @@ pub(crate) struct Batch<'a> {
 }
 
 impl Batch<'_> {
+    /// Of every row the last position of its sequence.
+    pub(crate) fn ends(&self) -> impl Iterator<Item = u32> {
+        let runs = self.sequences.chunk_by(|a, b| a == b);
+        let mut end = 0;
+        runs.flat_map(move |run| {
+            end += run.len();
+            std::iter::repeat_n(self.positions[end - 1], run.len())
+        })
+    }
+
     /// Rows, and outputs among them.
     #[cfg(feature = "cuda")]
     pub(crate) fn shape(&self) -> (usize, usize) {

@@ -45,22 +45,22 @@ impl Guesser {
         Self { source: Some(source), most: most.min(MOST_TOKENS), least: 0, priced, record }
     }
 
-    fn block(options: Block) -> Option<Self> {
-        let (most, record) = (options.most.min(MOST_TOKENS), Record::new(BLOCK_PRIORS));
+    fn block(options: Block, most: usize) -> Option<Self> {
+        let (most, record) = (options.most.min(most).min(MOST_TOKENS), Record::new(BLOCK_PRIORS));
         (most > 0).then_some(Self { source: None, most, least: 0, priced: options.priced, record })
     }
 }
 
 impl Drafter {
-    /// Guesses after `history`, unless `drafts` is off; `has_block` says whether the model has a block to ask.
-    pub(crate) fn new(drafts: &Drafts, has_block: bool, history: &[u32]) -> Option<Self> {
+    /// Guesses after `history`, unless `drafts` is off. The model's block guesses at most `of_block` tokens.
+    pub(crate) fn new(drafts: &Drafts, of_block: usize, history: &[u32]) -> Option<Self> {
         let (text, block) = match drafts {
             Drafts::Off => (None, None),
             Drafts::Ngram(options) => (Guesser::ngram(options), None),
-            Drafts::Block(options) => (None, Guesser::block(*options)),
-            Drafts::Best(ngram, block) => (Guesser::ngram(ngram), Guesser::block(*block)),
+            Drafts::Block(options) => (None, Guesser::block(*options, of_block)),
+            Drafts::Best(ngram, block) => (Guesser::ngram(ngram), Guesser::block(*block, of_block)),
         };
-        let mut drafter = Self::of(text, block.filter(|_| has_block));
+        let mut drafter = Self::of(text, block);
         if drafter.text.is_none() && drafter.block.is_none() {
             return None;
         }

@@ -27,7 +27,7 @@ pub(super) struct Ahead {
 impl Ahead {
     /// Begins with the last row of a prompt.
     pub(super) fn new(engine: &Engine, drafts: &Drafts, past: &[u32]) -> Self {
-        let drafter = Drafter::new(drafts, engine.has_block(), past);
+        let drafter = Drafter::new(drafts, engine.most_guesses(), past);
         let drafting = Duration::ZERO;
         Self { drafter, guesses: Vec::new(), row: Some(0), right: 0, time: None, drafting }
     }

@@ -3,7 +3,7 @@
 use super::{Builder, Join, Scope, feed_forward, gqa, mla, streams};
 use crate::def::{Gqa, Mixer, Mla, ModelDef, NextToken, Streams};
 use crate::error::LoadError;
-use crate::program::{Buffer, Draft, Gain, Op, Projection, Rows};
+use crate::program::{Buffer, Draft, Gain, Insert, Op, Projection, Rows};
 use crate::weights::MatrixId;
 
 /// What the block takes from the trunk.
@@ -22,7 +22,7 @@ pub(super) fn emit(
     next: &NextToken,
     (trunk, trunk_norm): (Trunk, Gain),
 ) -> Result<Draft, LoadError> {
-    let scope = Scope { index: next.block, hidden: def.hidden, last: false, join: Join::Add };
+    let scope = Scope { index: next.block, ..Scope::of(def) };
     let at = builder.ops.len();
     let states = builder.buffer("states", def.hidden, Rows::All);
     builder.push(Op::Norm { x: trunk.x, norm: trunk_norm, out: states });
@@ -54,7 +54,7 @@ pub(super) fn emit_streams(
     (next, streams): (&NextToken, &Streams),
     trunk: Trunk,
 ) -> Result<Draft, LoadError> {
-    let scope = Scope { index: next.block, hidden: def.hidden, last: false, join: Join::Add };
+    let scope = Scope { index: next.block, ..Scope::of(def) };
     let at = builder.ops.len();
     let carried = builder.buffer("carried", trunk.x.cols, Rows::All);
     builder.push(Op::Previous { x: trunk.x, out: carried });
@@ -88,7 +88,9 @@ fn finish(builder: &mut Builder<'_>, (at, shared, end): (usize, usize, usize), c
     let mut ops = vec![Op::Carried { out: carried }];
     ops.extend_from_slice(&builder.ops[shared..]);
     ops.extend(guessing);
-    Draft { at, follow: builder.ops.split_off(at), ops, carried: carried.cols }
+    let follow = vec![Insert { at, ops: builder.ops.split_off(at) }];
+    // The last but one leaves what is carried on.
+    Draft { follow, ops, again: 1, carried: carried.cols }
 }
 
 /// Attention of the block, and what it reads.

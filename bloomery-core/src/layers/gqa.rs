@@ -80,6 +80,7 @@ pub(super) fn append(
         sinks: None,
         index,
         is_masked: index.is_some(),
+        whole: false,
     });
     builder.push(Op::RopeAppend { q, k, v, attention });
     Ok(Heads { q, gate, attention, select })

@@ -70,6 +70,7 @@ pub(super) fn append(
         sinks: None,
         index,
         is_masked: index.is_some(),
+        whole: false,
     });
     let norm = builder.gain(&scope.tensor("attn_kv_a_norm.weight"), mla.norm, latent)?;
     builder.push(Op::LatentAppend { q: absorbed, kv, norm, attention });

@@ -8,6 +8,7 @@ mod index;
 mod kda;
 mod mla;
 mod ngrams;
+mod spark;
 mod streams;
 mod windowed;
 
@@ -15,7 +16,7 @@ use std::collections::HashMap;
 
 use bloomery_gguf::Gguf;
 
-use crate::def::{Decay, Ffn, Mixer, Mixing, ModelDef, Norm};
+use crate::def::{Decay, Ffn, Guessing, Mixer, Mixing, ModelDef, Norm};
 use crate::error::LoadError;
 use crate::program::{
     Attention, AttentionId, Buffer, Delta, DeltaId, Draft, Gain, Group, GroupId, Hidden, Index, IndexId,
@@ -30,10 +31,18 @@ pub(crate) fn compile(def: &ModelDef, gguf: &Gguf) -> Result<(Program, Weights),
     let copies = def.streams.map_or(1, |streams| streams.count);
     let mut x = builder.buffer("x", copies * def.hidden, Rows::All);
     builder.push(Op::Embed { table, scale: def.embedding_scale, copies, out: x });
+    let (next, spark) = match &def.draft {
+        Some(Guessing::Next(block)) => (Some(block), None),
+        Some(Guessing::Spark(layers)) => (None, Some(layers)),
+        None => (None, None),
+    };
+    // What goes into every layer, and where.
+    let mut inputs = Vec::new();
     for (index, layer) in def.layers.iter().enumerate() {
-        // Where a block guesses, it wants every row.
-        let last = index + 1 == def.layers.len() && def.draft.is_none();
-        let scope = Scope { index, hidden: def.hidden, last, join: Join::Add };
+        inputs.push((builder.ops.len(), x));
+        // A block for the next token wants every row.
+        let last = index + 1 == def.layers.len() && next.is_none();
+        let scope = Scope { index, first: index == 0, last, ..Scope::of(def) };
         x = match &def.streams {
             Some(streams) => streams::layer(&mut builder, def, streams, scope, x)?,
             None => {
@@ -59,7 +68,7 @@ pub(crate) fn compile(def: &ModelDef, gguf: &Gguf) -> Result<(Program, Weights),
     // A block that guesses from all streams comes before they are mixed.
     let wide = def.streams.filter(|streams| matches!(streams.mixing, Mixing::Gated { .. }));
     let mut draft = None;
-    if let (Some(streams), Some(next)) = (wide, &def.draft) {
+    if let (Some(streams), Some(next)) = (wide, next) {
         let trunk = draft::Trunk { table, head: weight, x, logits };
         draft = Some(draft::emit_streams(&mut builder, def, (next, &streams), trunk)?);
         x = builder.take(x, "x");
@@ -68,13 +77,17 @@ pub(crate) fn compile(def: &ModelDef, gguf: &Gguf) -> Result<(Program, Weights),
         Some(streams) => streams::head(&mut builder, def, streams, ("output_hc", x))?,
         None => (x, Some(builder.gain("output_norm.weight", def.norm, def.hidden)?)),
     };
-    if let (Some(next), Some(norm)) = (&def.draft, norm) {
+    if let (Some(next), Some(norm)) = (next.filter(|_| draft.is_none()), norm) {
         let trunk = draft::Trunk { table, head: weight, x, logits };
         draft = Some(draft::emit(&mut builder, def, next, (trunk, norm))?);
         x = builder.take(x, "x");
     }
     let head = Projection { weight, bias, out: logits, accumulate: false };
     builder.push(Op::Project { x, norm, parts: vec![head] });
+    if let (Some(layers), Some(streams)) = (spark, &def.streams) {
+        let trunk = spark::Trunk { table, head, inputs: &inputs };
+        draft = Some(spark::emit(&mut builder, def, (layers, streams), trunk)?);
+    }
     let hidden = match norm {
         Some(norm) => {
             let buffer = builder.buffer("hidden", def.hidden, Rows::Outputs);
@@ -122,6 +135,9 @@ fn feed_forward(
 struct Scope {
     index: usize,
     hidden: usize,
+    /// Whether nothing has written to the residual's streams yet.
+    first: bool,
+    /// Whether only rows whose logits are wanted go on.
     last: bool,
     join: Join,
 }
@@ -138,6 +154,11 @@ enum Join {
 }
 
 impl Scope {
+    /// Somewhere in the middle.
+    fn of(def: &ModelDef) -> Self {
+        Self { index: 0, hidden: def.hidden, first: false, last: false, join: Join::Add }
+    }
+
     fn tensor(&self, name: &str) -> String {
         format!("blk.{}.{name}", self.index)
     }

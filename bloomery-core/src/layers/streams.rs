@@ -120,11 +120,11 @@ pub(super) fn read(
             let base = builder.bind.vector(&tensor("base"), each)?;
             let hyper = Hyper { streams: count, scale, base, norm, eps, rounds };
             // Before the first part no weights are there: all streams are the same.
-            let is_first = scope.index == 0 && name == "hc_attn";
+            let is_first = scope.first && name == "hc_attn";
             let from = from.filter(|_| !is_first);
             builder.push(Op::HyperRead { x, weights, from, hyper, out });
             if is_first && is_lagged(streams) {
-                builder.push(Op::StreamMean { x, streams: count, out });
+                builder.push(Op::StreamMean { x, streams: count, out, first: 0 });
             }
             Ok((out, Site { streams: x, weights, count, hyper: Some(hyper) }))
         }
@@ -176,7 +176,7 @@ pub(super) fn head(
         Mixing::Hyper { rounds, eps, reading } => {
             let count = streams.count;
             match reading {
-                Reading::Own => builder.push(Op::StreamMean { x, streams: count, out }),
+                Reading::Own => builder.push(Op::StreamMean { x, streams: count, out, first: 0 }),
                 Reading::OwnAndHead => {
                     let weights = builder.buffer("connections of the head", count, x.rows);
                     let tensor = |part: &str| format!("{prefix}_{part}.weight");

@@ -65,6 +65,19 @@ pub(super) fn emit(
     norm: Option<Gain>,
     x: Buffer,
 ) -> Result<Buffer, LoadError> {
+    let attention = window(builder, scope, layer)?;
+    let window = builder.attention(attention);
+    emit_over(builder, scope, (layer, window), norm, x)
+}
+
+/// The same over a cache that is there.
+pub(super) fn emit_over(
+    builder: &mut Builder<'_>,
+    scope: &Scope,
+    (layer, window): (&Windowed, AttentionId),
+    norm: Option<Gain>,
+    x: Buffer,
+) -> Result<Buffer, LoadError> {
     let Windowed { heads, head_dim, q_latent, .. } = *layer;
     let q = builder.buffer("q", heads * head_dim, Rows::All);
     let kv = builder.buffer("kv", head_dim, Rows::All);
@@ -75,7 +88,6 @@ pub(super) fn emit(
     let latent = (latent, builder.gain(&scope.tensor("attn_q_a_norm.weight"), layer.norm, q_latent)?);
     let parts = vec![part(builder, scope, "attn_q_b.weight", q, q_latent)?];
     builder.push(Op::Project { x: latent.0, norm: Some(latent.1), parts });
-    let window = window(builder, scope, layer)?;
     builder.push(Op::SharedAppend { q, k: kv, attention: window });
 
     let out = builder.buffer("attention", q.cols, Rows::All);
@@ -118,7 +130,11 @@ fn part(
 }
 
 /// Attention to the rows of a window.
-fn window(builder: &mut Builder<'_>, scope: &Scope, layer: &Windowed) -> Result<AttentionId, LoadError> {
+pub(super) fn window(
+    builder: &mut Builder<'_>,
+    scope: &Scope,
+    layer: &Windowed,
+) -> Result<Attention, LoadError> {
     let k_norm = builder.gain(&scope.tensor("attn_kv_a_norm.weight"), layer.norm, layer.head_dim)?;
     let q_norm = layer.head_norm.then(|| Gain { norm: layer.norm, gain: builder.bind.ones(layer.head_dim) });
     // Where there are other rows to attend to, sinks belong to both.
@@ -127,7 +143,7 @@ fn window(builder: &mut Builder<'_>, scope: &Scope, layer: &Windowed) -> Result<
         Some(_) => None,
     };
     let window = Some(layer.window);
-    Ok(builder.attention(Attention { q_norm, k_norm: Some(k_norm), window, sinks, ..attention(layer) }))
+    Ok(Attention { q_norm, k_norm: Some(k_norm), window, sinks, ..attention(layer) })
 }
 
 /// Attention to everything.
@@ -148,6 +164,7 @@ fn attention(layer: &Windowed) -> Attention {
         sinks: None,
         index: None,
         is_masked: false,
+        whole: false,
     }
 }
 

@@ -1,9 +1,10 @@
-//! A block for the next tokens that is a file of its own, brought into the model it belongs to.
+//! What guesses the next tokens and is a file of its own, brought into the model it belongs to.
 
 use std::path::Path;
 
 use bloomery_gguf::{Array, Gguf, Metadata, Value};
 
+use crate::arch::spark;
 use crate::error::LoadError;
 
 /// The model as it would be with the block in its file.
@@ -12,6 +13,9 @@ pub(super) fn join(trunk: Gguf, path: &Path) -> Result<Gguf, LoadError> {
     let wrong = |why: String| LoadError::NotABlock { path: path.to_owned(), why };
     let name = trunk.metadata().architecture()?.to_owned();
     let other = block.metadata().architecture()?;
+    if other == spark::NAME {
+        return beside(trunk, block, &name, path);
+    }
     if other != name {
         return Err(wrong(format!("its architecture is `{other}`, the model's `{name}`")));
     }
@@ -33,7 +37,42 @@ pub(super) fn join(trunk: Gguf, path: &Path) -> Result<Gguf, LoadError> {
     }
     let metadata = metadata(&trunk, &block, &name, layers as usize)?;
     let own: Vec<String> = (layers..all).map(|layer| format!("blk.{layer}.")).collect();
-    Ok(trunk.join(block, metadata, |tensor| own.iter().any(|start| tensor.starts_with(start)))?)
+    let joined = |tensor: &str| own.iter().any(|start| tensor.starts_with(start)).then(|| tensor.to_owned());
+    Ok(trunk.join(block, metadata, joined)?)
+}
+
+/// The model with the keys of layers that guess beside its own, and their tensors after those of its layers.
+fn beside(trunk: Gguf, block: Gguf, name: &str, path: &Path) -> Result<Gguf, LoadError> {
+    let wrong = |why: String| LoadError::NotABlock { path: path.to_owned(), why };
+    if name != spark::TRUNK {
+        return Err(wrong(format!(
+            "its architecture is `{}`, which guesses for `{}`, not for `{name}`",
+            spark::NAME,
+            spark::TRUNK
+        )));
+    }
+    for key in ["embedding_length", "hyper_connection.count"] {
+        let [own, other] = [(&trunk, name), (&block, spark::NAME)]
+            .map(|(gguf, prefix)| gguf.metadata().scoped(prefix).u32(key));
+        let (own, other) = (own?, other?);
+        if own != other {
+            return Err(wrong(format!("its `{key}` is {other}, the model's {own}")));
+        }
+    }
+    let layers = trunk.metadata().scoped(name).u32("block_count")?;
+    let mine = |key: &str| key == spark::MASK || key.starts_with(&format!("{}.", spark::NAME));
+    let own = trunk.metadata().iter().filter(|(key, _)| !mine(key));
+    let pairs = own.chain(block.metadata().iter().filter(|(key, _)| mine(key)));
+    let metadata = Metadata::from_pairs(pairs.map(|(key, value)| (key.to_owned(), value.clone())))?;
+    let joined = |tensor: &str| {
+        let layer = tensor.strip_prefix("blk.").and_then(|rest| rest.split_once('.'));
+        let number = layer.and_then(|(number, rest)| Some((number.parse::<u32>().ok()?, rest)));
+        Some(match number {
+            Some((number, rest)) => format!("blk.{}.{rest}", layers.saturating_add(number)),
+            None => format!("{}.{tensor}", spark::NAME),
+        })
+    };
+    Ok(trunk.join(block, metadata, joined)?)
 }
 
 /// The model's keys; of those that count layers, and of lists with an entry for each, also the block's part.

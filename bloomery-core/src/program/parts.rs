@@ -63,6 +63,8 @@ pub(crate) struct Attention {
     pub(crate) index: Option<IndexId>,
     /// Whether rows see only the positions that were chosen before.
     pub(crate) is_masked: bool,
+    /// Whether rows see all rows of their sequence in the step, also later ones.
+    pub(crate) whole: bool,
 }
 
 impl Attention {

@@ -92,7 +92,7 @@ impl Run {
             new_line: false,
             follows: None,
             drafter: match job.embed {
-                None => Drafter::new(&job.params.drafts, engine.has_block(), &job.prompt),
+                None => Drafter::new(&job.params.drafts, engine.most_guesses(), &job.prompt),
                 Some(_) => None,
             },
             guessed: Vec::new(),

@@ -26,6 +26,11 @@ impl<'g> Binder<'g> {
         self.gguf.tensor(name).is_some()
     }
 
+    /// Values of a row of a tensor; none of one that is not there.
+    pub(crate) fn cols(&self, name: &str) -> usize {
+        self.gguf.tensor(name).and_then(|tensor| tensor.dims.first()).map_or(0, |&cols| cols as usize)
+    }
+
     /// `rows` rows of `cols` values.
     pub(crate) fn matrix(&mut self, name: &str, rows: usize, cols: usize) -> Result<MatrixId, LoadError> {
         self.matrix_rows(name, rows, cols, 0, rows)

@@ -45,7 +45,7 @@ pub struct StreamMeanArgs {
     pub x: u64,
     /// As many; not used without gates.
     pub gate: u64,
-    /// `[rows][width]` f32.
+    /// `[rows]`, the first columns of rows of `4 * out_quads` f32 each.
     pub out: u64,
     /// `[rows][streams][8]` f32, or 0.
     pub sums: u64,
@@ -57,8 +57,8 @@ pub struct StreamMeanArgs {
     pub streams: u32,
     /// Rows.
     pub rows: u32,
-    /// Makes the size a multiple of 8.
-    pub reserved: u32,
+    /// Values of a row of the output, in fours.
+    pub out_quads: u32,
 }
 
 const _: () = assert!(size_of::<StreamMeanArgs>() == 56 && align_of::<StreamMeanArgs>() == 8);

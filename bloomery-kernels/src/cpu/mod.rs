@@ -59,7 +59,7 @@ pub use quantized::{Fill, Form, Quantized};
 pub use rope::{HeadSpec, Pairs, RopeSpec, RopeTable, Yarn};
 pub use route::{RouterGroups, RouterScore, RouterSpec, RouterWeights};
 pub use scratch::Scratch;
-pub use streams::{HyperSpec, MOST_STREAMS};
+pub use streams::{Columns, HyperSpec, MOST_STREAMS};
 
 /// What every kernel needs to run: the worker threads, the instruction set and the rounding of activations.
 #[derive(Debug)]

@@ -96,6 +96,17 @@ impl HyperSpec<'_> {
     }
 }
 
+/// Columns of rows of `cols` values, from `first` on.
+#[derive(Debug)]
+pub struct Columns<'a> {
+    /// All of the rows.
+    pub values: &'a mut [f32],
+    /// Values of a row.
+    pub cols: usize,
+    /// The first of the columns.
+    pub first: usize,
+}
+
 impl Cpu {
     /// Normalises every stream of `x` (`[rows][streams][width]`) by itself; the gain is for all streams of a row.
     ///
@@ -283,17 +294,23 @@ impl Cpu {
     /// `out[t]` = the mean of the streams of `x[t]`.
     ///
     /// # Errors
-    /// As for [`stream_norm`](Self::stream_norm).
+    /// As for [`stream_norm`](Self::stream_norm), and where a mean is wider than a row.
     pub fn stream_mean(
         &self,
         x: &[f32],
         streams: usize,
         width: usize,
-        out: &mut [f32],
+        out: Columns<'_>,
     ) -> Result<(), KernelError> {
-        mixes(x, streams, width, out)?;
-        self.stream_rows(out, width, &|first, out| {
-            for (row, out) in (first..).zip(out.chunks_exact_mut(width)) {
+        streams_fit(streams)?;
+        let Columns { values, cols, first } = out;
+        let rows = values.len() / cols.max(1);
+        KernelError::length("rows of means", rows * cols, values.len())?;
+        KernelError::length("columns of a mean", width, width.min(cols.saturating_sub(first)))?;
+        KernelError::length("streams", rows * streams * width, x.len())?;
+        self.stream_rows(values, cols, &|start, out| {
+            for (row, out) in (start..).zip(out.chunks_exact_mut(cols)) {
+                let out = &mut out[first..first + width];
                 out.copy_from_slice(&x[row * streams * width..][..width]);
                 for stream in row * streams + 1..(row + 1) * streams {
                     out.iter_mut().zip(&x[stream * width..][..width]).for_each(|(out, x)| *out += x);

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use bloomery_kernels::cpu::{
-    AttentionSpec, DeltaInput, DeltaRows, DeltaRun, HeadSpec, KernelError, RopeTable,
+    AttentionSpec, DeltaInput, DeltaRows, DeltaRun, HeadSpec, KernelError, RopeTable, RowView,
 };
 
 use super::groups::masked;
@@ -69,7 +69,7 @@ pub(super) fn table<'t>(
     Ok(tables[rope].insert(table))
 }
 
-impl Step<'_> {
+impl<'a> Step<'a> {
     pub(super) fn rope_append(
         &mut self,
         q: Buffer,
@@ -107,15 +107,24 @@ impl Step<'_> {
         Ok(())
     }
 
+    /// Rows that see all of their sequence.
+    fn whole(&self) -> Vec<RowView<'a>> {
+        let ends = self.batch.ends();
+        self.views.iter().zip(ends).map(|(view, end)| RowView { len: end + 1, ..*view }).collect()
+    }
+
     pub(super) fn attend(&mut self, q: Buffer, id: AttentionId, out: Buffer) -> Result<(), KernelError> {
-        let Attention { heads, scale, window, is_masked, sinks, .. } = *self.model.attention(id);
+        let Attention { heads, scale, window, is_masked, whole, sinks, .. } = *self.model.attention(id);
         let mut spec = AttentionSpec::new(heads, scale);
         spec.sinks = sinks.map(|sinks| self.model.vector(sinks));
         spec.window = window.map(|window| u32::try_from(window).unwrap_or(u32::MAX));
         self.write(out, |step, rows| {
             let (cache, queries) = (step.caches[id.0].read()?, &step.buffers[q.index]);
-            let masked = masked(&step.views, step.masks, is_masked);
-            let views = masked.as_deref().unwrap_or(&step.views);
+            let changed = match whole {
+                true => Some(step.whole()),
+                false => masked(&step.views, step.masks, is_masked),
+            };
+            let views = changed.as_deref().unwrap_or(&step.views);
             step.cpu.attention(queries, &spec, &cache, views, rows, &mut step.scratch.attention)
         })
     }

@@ -77,7 +77,7 @@ impl CpuBackend {
             .map(|group| Ok(LayerGroups::new(group.shape()?, pages)))
             .collect::<Result<_, KernelError>>()?;
         let window = program.ngrams.iter().map(NgramLayer::state_len);
-        let carried = program.draft.as_ref().map(|draft| draft.carried);
+        let carried = program.draft.as_ref().map(|draft| draft.carried).filter(|&carried| carried > 0);
         let lens = model.deltas.iter().map(|delta| delta.shape().state_len()).chain(window).chain(carried);
         Ok(Self {
             cpu: Cpu::new(Pool::new(threads), isa, numerics),
@@ -131,9 +131,7 @@ impl Backend for CpuBackend {
         let mut step = Step::new(self, &batch);
         step.size_buffers();
         let draft = step.model.program.draft.as_ref().ok_or(EngineError::NoBlock)?;
-        // The first op reads states, which the pass before has left behind.
-        let ops = &draft.ops[usize::from(goes_on)..];
-        ops.iter().try_for_each(|op| step.run(op))?;
+        draft.pass(goes_on).iter().try_for_each(|op| step.run(op))?;
         Ok(Answer::Rows(&self.buffers[self.model.program.logits.index]))
     }
 

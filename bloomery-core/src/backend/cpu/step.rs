@@ -191,7 +191,7 @@ impl<'a> Step<'a> {
             }
             Op::HyperLast { x, weights, streams, out } => self.hyper_last(*x, *weights, *streams, *out),
             Op::HyperWrite { y, weights, hyper, x } => self.hyper_write(*y, *weights, *hyper, *x),
-            Op::StreamMean { x, streams, out } => self.stream_mean(*x, *streams, *out),
+            Op::StreamMean { x, streams, out, first } => self.stream_mean(*x, *streams, (*out, *first)),
             Op::Ngrams { ngrams, out } => self.ngrams(*ngrams, *out),
             Op::NgramMix { ngrams, key, value, x } => self.ngram_mix(*ngrams, *key, *value, *x),
             Op::Route { x, norm, normed, router, used } => self.route(*x, *norm, *normed, router, *used),

@@ -1,6 +1,6 @@
 //! Ops of residual streams.
 
-use bloomery_kernels::cpu::{HyperSpec, KernelError, NgramConv, NgramInput, NgramWeights};
+use bloomery_kernels::cpu::{Columns, HyperSpec, KernelError, NgramConv, NgramInput, NgramWeights};
 
 use super::mixer::Runs;
 use super::step::Step;
@@ -95,8 +95,17 @@ impl Step<'_> {
         }
     }
 
-    pub(super) fn stream_mean(&mut self, x: Buffer, streams: usize, out: Buffer) -> Result<(), KernelError> {
-        self.write(out, |step, rows| step.cpu.stream_mean(&step.buffers[x.index], streams, out.cols, rows))
+    pub(super) fn stream_mean(
+        &mut self,
+        x: Buffer,
+        streams: usize,
+        (out, first): (Buffer, usize),
+    ) -> Result<(), KernelError> {
+        let width = x.cols / streams;
+        self.write(out, |step, rows| {
+            let columns = Columns { values: rows, cols: out.cols, first };
+            step.cpu.stream_mean(&step.buffers[x.index], streams, width, columns)
+        })
     }
 
     /// Rows of the table, side by side.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! tokens, positions, sequences, outputs   u32[rows] each
+//! last positions of sequences             u32[rows], if there is attention to rows that come later
 //! from, saves, starts                     u32[rows] each, and one more, if sequences have recurrent states
 //! pages                                   u32[sequences][stride]
 //! tiles of attention                      u32[tilings][rows][2], if there are many rows
@@ -26,6 +27,8 @@ pub(super) struct Inputs {
     sequences: usize,
     /// Whether sequences have recurrent states.
     recurrent: bool,
+    /// Whether there is attention to rows that come later.
+    whole: bool,
     /// Sequences of the step under way.
     running: usize,
     tilings: Tilings,
@@ -48,6 +51,7 @@ impl Inputs {
             stride,
             sequences: sizes.sequences,
             recurrent: sizes.recurrent,
+            whole: sizes.whole,
             running: 0,
             tilings,
             tiles: Vec::new(),
@@ -72,6 +76,10 @@ impl Inputs {
         fill(&mut words);
         words.extend(batch.outputs.iter().map(|&row| row as u32));
         fill(&mut words);
+        if self.whole {
+            words.extend(batch.ends());
+            fill(&mut words);
+        }
         if self.recurrent {
             let rows = batch.tokens.len();
             words.extend((0..rows).map(|i| batch.states.get(i).copied().flatten().unwrap_or(NONE)));
@@ -115,6 +123,12 @@ impl Inputs {
         self.span(3, outputs)
     }
 
+    /// Of every row the last position of its sequence.
+    pub(super) fn ends(&self, rows: usize) -> Result<Span<u32>, CudaError> {
+        debug_assert!(self.whole, "there is attention to later rows");
+        self.span(4, rows)
+    }
+
     /// `[sequences][stride]`.
     pub(super) fn pages(&self) -> Result<Span<u32>, CudaError> {
         let start = self.pages_start();
@@ -133,7 +147,13 @@ impl Inputs {
     }
 
     fn pages_start(&self) -> usize {
-        if self.recurrent { (4 + STATE_PARTS) * self.part + 4 } else { 4 * self.part }
+        let first = self.first_state() * self.part;
+        if self.recurrent { first + STATE_PARTS * self.part + 4 } else { first }
+    }
+
+    /// The part before states.
+    fn first_state(&self) -> usize {
+        4 + usize::from(self.whole)
     }
 
     /// Where the sequences of a step of `rows` rows start, and which slots get states: `[from, starts, saves]`. A step that may
@@ -141,9 +161,10 @@ impl Inputs {
     pub(super) fn states(&self, rows: usize) -> Result<[Span<u32>; 3], CudaError> {
         let most = self.sequences.min(rows);
         let sequences = if rows <= GRAPH_ROWS { most } else { self.running.clamp(1, most) };
-        let start = 6 * self.part;
+        let first = self.first_state();
+        let start = (first + 2) * self.part;
         let starts = self.upload.span().slice(start..start + sequences + 1)?;
-        Ok([self.span(4, sequences)?, starts, self.span(5, rows)?])
+        Ok([self.span(first, sequences)?, starts, self.span(first + 1, rows)?])
     }
 
     pub(super) fn stride(&self) -> usize {

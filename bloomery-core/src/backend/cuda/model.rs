@@ -20,7 +20,7 @@ pub(super) struct Model {
 impl Model {
     pub(super) fn new(program: Program, stored: Stored, ropes: Ropes) -> Self {
         let mut taken = vec![None; program.buffers.len()];
-        for op in &program.ops {
+        for op in program.all_ops() {
             if let Op::Take { from, to } = op {
                 taken[to.index] = Some(from.index);
             }

@@ -54,6 +54,8 @@ pub(crate) struct Sizes {
     pub(crate) shares: usize,
     /// Whether sequences have recurrent states.
     pub(crate) recurrent: bool,
+    /// Whether there is attention to rows that come later.
+    pub(crate) whole: bool,
     /// Words that the choice of candidates works with.
     pub(crate) select: usize,
 }
@@ -89,6 +91,7 @@ impl Sizes {
             found_bytes: 0,
             shares: 0,
             recurrent: program.state_len() > 0,
+            whole: program.attentions.iter().any(|attention| attention.whole),
             select,
         };
         for attention in &program.attentions {
@@ -173,7 +176,8 @@ impl Sizes {
     pub(super) fn input_words(&self, pages: usize, tilings: usize) -> usize {
         let part = self.rows.next_multiple_of(4);
         let states = if self.recurrent { STATE_PARTS * part + 4 } else { 0 };
-        (4 + 2 * tilings) * part + states + (self.sequences * pages).next_multiple_of(4)
+        let ends = usize::from(self.whole);
+        (4 + ends + 2 * tilings) * part + states + (self.sequences * pages).next_multiple_of(4)
     }
 
     /// Floats of the choice of blocks, where a sequence has up to `pages` pages.

@@ -18,7 +18,7 @@ pub(super) struct States {
 impl States {
     pub(super) fn new(device: &Device, program: &Program, slots: usize) -> Result<Self, CudaError> {
         let layer = |len: usize| Ok((device.alloc(slots * len)?, len));
-        let carried = program.draft.as_ref().map(|draft| draft.carried);
+        let carried = program.draft.as_ref().map(|draft| draft.carried).filter(|&carried| carried > 0);
         let window = program.ngrams.iter().map(NgramLayer::state_len);
         let lens = program.deltas.iter().map(|delta| delta.net.state_len()).chain(window).chain(carried);
         let layers = lens.map(layer).collect::<Result<_, CudaError>>()?;

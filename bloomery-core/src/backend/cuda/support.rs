@@ -157,7 +157,7 @@ impl Check<'_> {
                     .or_else(|| alike(&self.matrices[gated.gate.index()], &self.matrices[gated.up.index()]))
             }
             Op::ProjectStreams { part, .. } => self.matrix(part.weight),
-            Op::StreamMean { streams, out, .. } => streams::odd(*streams, out.cols),
+            Op::StreamMean { x, streams, .. } => streams::odd(*streams, x.cols / streams),
             Op::Copy { x, .. } => streams::odd(1, x.cols),
             Op::Ngrams { ngrams: id, .. } | Op::NgramMix { ngrams: id, .. } => {
                 let layer = &self.program.ngrams[id.0];

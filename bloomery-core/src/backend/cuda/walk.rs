@@ -49,7 +49,7 @@ pub(super) fn body(frame: &Frame<'_>) -> Result<Vec<Stage>, CudaError> {
 /// A pass of the block that guesses. One that goes on from the pass before finds what it begins with.
 pub(super) fn guess(frame: &Frame<'_>, goes_on: bool) -> Result<Vec<Stage>, CudaError> {
     let draft = frame.model.program.draft.as_ref();
-    walk(frame, draft.iter().flat_map(|draft| &draft.ops).skip(usize::from(goes_on)))
+    walk(frame, draft.iter().flat_map(|draft| draft.pass(goes_on)))
 }
 
 fn walk<'a>(frame: &Frame<'_>, ops: impl Iterator<Item = &'a Op> + Clone) -> Result<Vec<Stage>, CudaError> {
@@ -182,10 +182,10 @@ fn walk<'a>(frame: &Frame<'_>, ops: impl Iterator<Item = &'a Op> + Clone) -> Res
             Op::ProjectStreams { x, part, streams } => {
                 stages.push(Stage::new("pair", project::of_streams(frame, *x, part, *streams)?));
             }
-            Op::StreamMean { x, streams, out } => {
-                stages.push(Stage::new("streams", streams::mean(frame, *x, *streams, *out)?));
+            Op::StreamMean { x, streams, out, first } => {
+                stages.push(Stage::new("streams", streams::mean(frame, *x, *streams, (*out, *first))?));
             }
-            Op::Copy { x, out } => stages.push(Stage::new("carry", streams::mean(frame, *x, 1, *out)?)),
+            Op::Copy { x, out } => stages.push(Stage::new("carry", streams::mean(frame, *x, 1, (*out, 0))?)),
             Op::HyperLast { x, weights, out, .. } => {
                 stages.push(Stage::new("streams", hyper::last(frame, *x, *weights, *out)?));
             }

@@ -181,5 +181,6 @@ pub(crate) unsafe fn mean<const GATED: bool>(args: StreamMeanArgs) {
         let count = streams as f32;
         out = [out[0] / count, out[1] / count, out[2] / count, out[3] / count];
     }
-    st_global_f32x4(args.out + 16 * u64::from(at), out);
+    let at = u64::from(row) * u64::from(args.out_quads) + u64::from(quad);
+    st_global_f32x4(args.out + 16 * at, out);
 }

@@ -78,12 +78,20 @@ fn gated_streams() {
         let exact = x.iter().map(|&x| 0.25 * f64::from(x) * sigmoid(0.25 * f64::from(x)));
         near(&silu, exact, 4.0 * f64::from(f32::EPSILON), "silu");
 
-        let mean = everywhere(rows * width, |cpu, out| cpu.stream_mean(&x, streams, width, out).unwrap());
-        let exact = (0..rows * width).map(|i| {
-            let at = |s: usize| (i / width * streams + s) * width + i % width;
-            (0..streams).map(|s| f64::from(x[at(s)])).sum::<f64>() / streams as f64
-        });
-        near(&mean, exact, 8.0 * f64::from(f32::EPSILON), "plain mean");
+        for (cols, first) in [(width, 0), (width + 5, 2)] {
+            let mean = everywhere(rows * cols, |cpu, values| {
+                values.fill(0.5);
+                cpu.stream_mean(&x, streams, width, Columns { values, cols, first }).unwrap();
+            });
+            let exact = (0..rows * cols).map(|i| {
+                let Some(column) = (i % cols).checked_sub(first).filter(|&column| column < width) else {
+                    return 0.5;
+                };
+                let at = |s: usize| (i / cols * streams + s) * width + column;
+                (0..streams).map(|s| f64::from(x[at(s)])).sum::<f64>() / streams as f64
+            });
+            near(&mean, exact, 8.0 * f64::from(f32::EPSILON), "plain mean");
+        }
     }
 }
 
@@ -201,7 +209,12 @@ fn wrong_lengths_are_refused() {
     assert!(cpu.gated_mean(&[0.0; 15], &[0.0; 15], 2, 4, &mut [0.0; 8]).is_err());
     assert!(cpu.inject(&[0.0; 8], &[0.0; 3], 2, &mut [0.0; 16]).is_err());
     assert!(cpu.inject(&[0.0; 8], &[0.0; 4], 2, &mut [0.0; 15]).is_err());
-    assert!(cpu.stream_mean(&[0.0; 16], 9, 1, &mut [0.0; 2]).is_err());
+    let mean = |streams, (cols, first): (usize, usize)| {
+        let values = &mut [0.0; 4];
+        cpu.stream_mean(&[0.0; 8], streams, 2, Columns { values, cols, first }).is_ok()
+    };
+    assert!(mean(2, (2, 0)) && mean(4, (4, 2)));
+    assert!(!mean(9, (2, 0)) && !mean(4, (4, 3)) && !mean(2, (3, 0)) && !mean(2, (0, 0)));
     let spec =
         HyperSpec { streams: 2, scale: &[1.0; 3], base: &[0.0; 8], norm_eps: 0.0, eps: 0.0, rounds: 1 };
     assert!(cpu.hyper_weights(&[0.0; 16], &spec, &mut [0.0; 16]).is_ok());

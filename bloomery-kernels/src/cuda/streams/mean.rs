@@ -14,7 +14,7 @@ const THREADS: usize = 64;
 /// Values of all rows, at most.
 const MOST: usize = 1 << 30;
 
-/// `out[t]` = the mean of the streams of `x[t]`: of one stream, a copy.
+/// `out[t]` = the mean of the streams of `x[t]`, or a part of that row: of one stream, a copy.
 #[derive(Debug, Clone)]
 pub struct StreamMean {
     /// `[rows][streams][width]`.
@@ -23,8 +23,12 @@ pub struct StreamMean {
     pub streams: usize,
     /// Values of a stream: a multiple of 4.
     pub width: usize,
-    /// `[rows][width]`; not `x`.
+    /// `[rows][columns]`; not `x`.
     pub out: Span<f32>,
+    /// Values of a row of the output: a multiple of 4.
+    pub columns: usize,
+    /// Where in the row the mean begins: a multiple of 4.
+    pub first: usize,
 }
 
 impl StreamMean {
@@ -36,36 +40,43 @@ impl StreamMean {
         let args = self.arguments(PLAIN.name)?;
         aligned(PLAIN.name, &[&self.x, &self.out])?;
         let uses = [&self.x, &self.out].map(|span| span.memory().clone()).to_vec();
-        let bytes = 4 * (self.x.len() + self.out.len()) as u64;
+        let bytes = 4 * (self.x.len() + self.x.len() / self.streams) as u64;
         Ok(Launch::new(PLAIN, self.grid(), args, bytes, uses))
     }
 
     fn arguments(&self, name: &'static str) -> Result<StreamMeanArgs, CudaError> {
-        let Self { x, streams, width, out } = self;
+        let Self { x, streams, width, out, columns, first } = self;
         some(name, "streams", *streams, STREAMS as usize)?;
         // There is a thread for every stream.
         let whole = width.is_multiple_of(4) && *width >= 4 * streams && *width <= 1 << 24;
         let rule = || format!("a multiple of 4, from {} to 2^24", 4 * streams);
         CudaError::require(name, "columns", *width as u64, whole, rule)?;
+        let fits =
+            columns.is_multiple_of(4) && first.saturating_add(*width) <= *columns && *columns <= 1 << 24;
+        let rule = || format!("a multiple of 4, from {} to 2^24", first.saturating_add(*width));
+        CudaError::require(name, "columns of the output", *columns as u64, fits, rule)?;
+        let rule = || "a multiple of 4".to_owned();
+        CudaError::require(name, "first column", *first as u64, first.is_multiple_of(4), rule)?;
         some(name, "values", x.len(), MOST)?;
-        let rows = out.len() / width;
-        CudaError::equal(name, "values of the output", out.len() as u64, (rows * width) as u64)?;
+        let rows = out.len() / columns;
+        CudaError::equal(name, "values of the output", out.len() as u64, (rows * columns) as u64)?;
         CudaError::equal(name, "values of the streams", x.len() as u64, (rows * streams * width) as u64)?;
         let apart = out.address() != x.address();
         let rule = || "apart from x".to_owned();
         CudaError::require(name, "values of the output", out.len() as u64, apart, rule)?;
         Ok(StreamMeanArgs {
             x: x.address(),
-            out: out.address(),
+            out: out.address() + 4 * *first as u64,
             quads: (width / 4) as u32,
             streams: *streams as u32,
             rows: rows as u32,
+            out_quads: (columns / 4) as u32,
             ..StreamMeanArgs::default()
         })
     }
 
     fn grid(&self) -> Grid {
-        let blocks = (self.out.len() / 4).div_ceil(THREADS) as u32;
+        let blocks = (self.x.len() / self.streams / 4).div_ceil(THREADS) as u32;
         Grid { blocks, threads: THREADS as u32, shared_bytes: 0 }
     }
 }

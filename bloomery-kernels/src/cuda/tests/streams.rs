@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use super::super::testing::{Place, places};
 use super::super::{GatedMean, StreamMean, StreamNorm, StreamProducts, StreamWrite};
 use crate::cpu::testing::{Rng, bits};
-use crate::cpu::{Cpu, Isa, Norm, Numerics, Pool};
+use crate::cpu::{Columns, Cpu, Isa, Norm, Numerics, Pool};
 
 fn cpu() -> Cpu {
     Cpu::new(Pool::new(NonZeroUsize::MIN), Isa::detect(), Numerics::Fast)
@@ -88,7 +88,7 @@ impl Case {
         };
         place.run(&norm.launch(place.info()).unwrap());
         let mean = GatedMean {
-            mean: StreamMean { x: normed.span(), streams, width, out: out.span() },
+            mean: StreamMean { x: normed.span(), streams, width, out: out.span(), columns: width, first: 0 },
             gate: place.buffer(&self.gate).span(),
             products: Some((sums.span(), products.span())),
         };
@@ -168,14 +168,25 @@ fn a_write_alone_and_a_norm_alone_are_parts_of_both() {
 #[test]
 fn means_are_the_cpus_and_of_one_stream_a_copy() {
     for mut place in places() {
-        for (rows, streams, width) in [(1, 4, 4096), (9, 4, 36), (2, 7, 60), (5, 1, 20)] {
+        let shapes = [
+            (1, 4, 4096, 0, 0),
+            (9, 4, 36, 0, 0),
+            (2, 7, 60, 8, 4),
+            (5, 1, 20, 0, 0),
+            (3, 4, 32, 64, 64),
+            (7, 4, 64, 128, 64),
+        ];
+        for (rows, streams, width, more, first) in shapes {
             let mut x = Rng::new(width as u64).normals(rows * streams * width);
             x[1] = -0.0;
-            let out = place.poison::<f32>(rows * width);
-            let op = StreamMean { x: place.buffer(&x).span(), streams, width, out: out.span() };
+            let columns = width + more;
+            let out = place.buffer(&vec![7.0_f32; rows * columns]);
+            let op =
+                StreamMean { x: place.buffer(&x).span(), streams, width, out: out.span(), columns, first };
             place.run(&op.launch(place.info()).unwrap());
-            let mut expected = vec![0.0; rows * width];
-            cpu().stream_mean(&x, streams, width, &mut expected).unwrap();
+            let mut expected = vec![7.0; rows * columns];
+            let parts = Columns { values: &mut expected, cols: columns, first };
+            cpu().stream_mean(&x, streams, width, parts).unwrap();
             assert_eq!(bits(&place.read(&out)), bits(&expected), "{rows} rows of {streams} of {width}");
         }
     }
@@ -206,12 +217,15 @@ fn bad_calls_are_refused() {
     assert!(refused(StreamNorm { norm, ..op.clone() }).ends_with("apart from x"));
     assert!(refused(StreamNorm { norm: None, ..op.clone() }).ends_with("of normed values"));
     assert!(refused(StreamNorm { x: part(1..65), ..op }).contains("an address"));
-    let op = StreamMean { x: part(0..64), streams: 2, width: 16, out: part(64..96) };
+    let op = StreamMean { x: part(0..64), streams: 2, width: 16, out: part(64..96), columns: 16, first: 0 };
     assert!(op.launch(place.info()).is_ok());
     let refused = |op: StreamMean| op.launch(place.info()).unwrap_err().to_string();
     let found = refused(StreamMean { streams: 8, ..op.clone() });
     assert_eq!(found, "stream_mean: columns is 16, must be a multiple of 4, from 32 to 2^24");
     assert!(refused(StreamMean { out: part(64..80), ..op.clone() }).contains("values of the streams"));
+    let found = refused(StreamMean { first: 4, ..op.clone() });
+    assert_eq!(found, "stream_mean: columns of the output is 16, must be a multiple of 4, from 20 to 2^24");
+    assert!(refused(StreamMean { columns: 32, first: 2, ..op.clone() }).contains("first column is 2"));
     let gated = GatedMean { mean: op, gate: part(96..128), products: None };
     assert!(gated.launch(place.info()).unwrap_err().to_string().contains("gates"));
 }

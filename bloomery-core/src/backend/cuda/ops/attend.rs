@@ -79,9 +79,13 @@ pub(super) fn part(
     (out, sums): (Span<f32>, Option<Span<f32>>),
 ) -> Result<Attend, CudaError> {
     let (attention, memory) = (frame.model.attention(id), frame.memory);
+    let mut cache = cache(frame, id)?;
+    if attention.whole {
+        cache.positions = frame.inputs.ends(frame.rows)?;
+    }
     Ok(Attend {
         q: frame.span(q)?,
-        cache: cache(frame, id)?,
+        cache,
         out,
         rows: frame.rows,
         heads: attention.heads,

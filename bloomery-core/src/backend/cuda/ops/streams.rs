@@ -105,7 +105,14 @@ impl<'a> Reading<'a> {
         let gate = gates[0].out;
         let products = narrow.map(|part| Ok((sums, frame.span(part.out)?))).transpose()?;
         let mean = GatedMean {
-            mean: StreamMean { x: frame.span(normed)?, streams, width: out.cols, out: frame.span(out)? },
+            mean: StreamMean {
+                x: frame.span(normed)?,
+                streams,
+                width: out.cols,
+                out: frame.span(out)?,
+                columns: out.cols,
+                first: 0,
+            },
             gate: frame.span(gate)?,
             products,
         };
@@ -160,9 +167,10 @@ pub(in crate::backend::cuda) fn mean(
     frame: &Frame<'_>,
     x: Buffer,
     streams: usize,
-    out: Buffer,
+    (out, first): (Buffer, usize),
 ) -> Result<Vec<Launch>, CudaError> {
-    let mean = StreamMean { x: frame.span(x)?, streams, width: out.cols, out: frame.span(out)? };
+    let (width, columns) = (x.cols / streams, out.cols);
+    let mean = StreamMean { x: frame.span(x)?, streams, width, out: frame.span(out)?, columns, first };
     Ok(vec![mean.launch(frame.info)?])
 }
 

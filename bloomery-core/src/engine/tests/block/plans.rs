@@ -51,7 +51,8 @@ fn a_block_follows_before_rows_are_taken() {
     let plan = plan(&Joined::write(QWEN35), Placement::card(0));
     let ops: Vec<&Op> = plan.program.step_ops().collect();
     let draft = plan.program.draft.as_ref().unwrap();
-    assert_eq!(ops.len(), plan.program.ops.len() + draft.follow.len());
+    let follow: usize = draft.follow.iter().map(|insert| insert.ops.len()).sum();
+    assert_eq!(ops.len(), plan.program.ops.len() + follow);
     let place = |is: fn(&Op) -> bool| ops.iter().position(|op| is(op)).unwrap();
     let (previous, pair) =
         (place(|op| matches!(op, Op::Previous { .. })), place(|op| matches!(op, Op::Pair { .. })));

@@ -1,0 +1,177 @@
+//! Layers that guess blocks of tokens: DSpark of DeepSeek-V4.1.
+//!
+//! What they guess is from a float64 program written from their description (`tests/data/models/spark.py`); no engine was at hand to
+//! compare it with.
+
+use bloomery_gguf::Gguf;
+use bloomery_kernels::cpu::Numerics;
+
+use super::joined::{data, ids};
+use crate::draft::{Block, Drafts};
+use crate::engine::{Engine, Guess};
+use crate::generate::Params;
+use crate::plan::Placement;
+use crate::session::Session;
+
+const MODEL: &str = "deepseek41-small-bf16.gguf";
+const SPARK: &str = "dspark-deepseek41-bf16.gguf";
+
+fn engine(sessions: usize) -> Engine {
+    let builder = Engine::builder(data(MODEL)).block(data(SPARK)).placement(Placement::Cpu);
+    builder.numerics(Numerics::Exact).sessions(sessions).plan().unwrap().load(|_| {}).unwrap()
+}
+
+/// A prompt, and after how many of its tokens what is guessed.
+fn expected() -> (Vec<u32>, Vec<(usize, Vec<u32>)>) {
+    let read = std::fs::read(data("dspark-deepseek41-bf16.json")).unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&read).unwrap();
+    let cases = value["guesses"].as_array().unwrap().iter();
+    let cases = cases.map(|case| (case["after"].as_u64().unwrap() as usize, ids(&case["tokens"])));
+    (ids(&value["ids"]), cases.collect())
+}
+
+#[test]
+fn blocks_of_guesses_are_those_of_the_reference() {
+    let engine = engine(2);
+    let (prompt, cases) = expected();
+    assert_eq!(engine.most_guesses(), 5);
+    for (after, guesses) in &cases {
+        for piece in [*after, 1, 7] {
+            let mut session = engine.session().unwrap();
+            for tokens in prompt[..*after].chunks(piece) {
+                session.prefill(tokens).unwrap();
+            }
+            for most in [1, 4, 5, 9] {
+                let found = engine.guess(&mut [Guess::new(&mut session, prompt[*after], most)]).unwrap();
+                assert_eq!(found, [&guesses[..most.min(5)]], "after {after} in pieces of {piece}");
+                assert_eq!(session.len(), *after, "the session is as it was");
+            }
+        }
+    }
+}
+
+#[test]
+fn sessions_guess_together_as_alone() {
+    let engine = engine(8);
+    let (prompt, cases) = expected();
+    // More than the rows of a pass hold, and of different lengths.
+    let mut sessions: Vec<Session> = cases
+        .iter()
+        .map(|(after, _)| {
+            let mut session = engine.session().unwrap();
+            session.prefill(&prompt[..*after]).unwrap();
+            session
+        })
+        .collect();
+    let most = [2, 5, 0, 1, 5, 3, 4];
+    let mut all: Vec<Guess<'_>> = sessions
+        .iter_mut()
+        .zip(&cases)
+        .zip(most)
+        .map(|((session, (after, _)), most)| Guess::new(session, prompt[*after], most))
+        .collect();
+    let found = engine.guess(&mut all).unwrap();
+    for ((found, (_, wanted)), most) in found.iter().zip(&cases).zip(most) {
+        assert_eq!(found[..], wanted[..most]);
+    }
+}
+
+#[test]
+fn texts_are_the_same_with_blocks_of_guesses() {
+    let engine = engine(1);
+    let (prompt, _) = expected();
+    let mut session = engine.session().unwrap();
+    for seed in [None, Some(3)] {
+        let mut of = |drafts| {
+            let mut params = Params { max_tokens: Some(48), ignore_end: true, drafts, ..Params::greedy() };
+            if let Some(seed) = seed {
+                params.sampling.temperature = 0.7;
+                params.sampling.seed = crate::sampling::Seed::Fixed(seed);
+            }
+            let mut generation = session.generate_tokens(&prompt[..40], &params).unwrap();
+            let tokens: Vec<u32> = generation.by_ref().filter_map(|piece| piece.unwrap().token).collect();
+            (tokens, generation.timings().drafted)
+        };
+        let without = of(Drafts::Off);
+        let with = of(Drafts::Block(Block { most: 5, priced: false }));
+        assert_eq!(with.0, without.0);
+        assert!(with.1 > 48 && without.1 == 0, "{} guesses were checked", with.1);
+        assert_eq!(of(Drafts::default()).0, without.0);
+    }
+}
+
+#[test]
+fn guesses_follow_cuts_forks_and_snapshots() {
+    let engine = engine(3);
+    let (prompt, cases) = expected();
+    let mut session = engine.session().unwrap();
+    session.prefill(&prompt[..90]).unwrap();
+    for (after, wanted) in cases.iter().rev() {
+        session.truncate(*after).unwrap();
+        let mut fork = session.fork().unwrap();
+        let snapshot = session.snapshot().unwrap();
+        let mut restored = engine.session().unwrap();
+        restored.restore(&snapshot).unwrap();
+        for session in [&mut session, &mut fork, &mut restored] {
+            let found = engine.guess(&mut [Guess::new(session, prompt[*after], 5)]).unwrap();
+            assert_eq!(found, [&wanted[..]], "after {after}");
+        }
+    }
+}
+
+#[test]
+fn near_the_end_of_the_context_nothing_is_guessed() {
+    let builder = Engine::builder(data(MODEL)).block(data(SPARK)).placement(Placement::Cpu);
+    let builder = builder.context(crate::Context::Tokens(32)).numerics(Numerics::Exact);
+    let engine = builder.plan().unwrap().load(|_| {}).unwrap();
+    let (prompt, _) = expected();
+    let mut session = engine.session().unwrap();
+    session.prefill(&prompt[..27]).unwrap();
+    let guess = |session: &mut Session| engine.guess(&mut [Guess::new(session, 5, 4)]).unwrap()[0].len();
+    assert_eq!(guess(&mut session), 4);
+    session.prefill(&prompt[27..28]).unwrap();
+    assert_eq!(guess(&mut session), 0);
+    let params = Params { ignore_end: true, ..Params::greedy() };
+    session.truncate(0).unwrap();
+    let count = session
+        .generate_tokens(&prompt[..20], &params)
+        .unwrap()
+        .filter_map(|piece| piece.unwrap().token)
+        .count();
+    assert!(count >= 12, "{count} tokens until the context is full");
+}
+
+#[test]
+fn layers_that_do_not_fit_are_refused_by_name() {
+    let why = |model: &str, edit: &dyn Fn(&str, bloomery_gguf::Value) -> bloomery_gguf::Value| {
+        let mut writer = bloomery_gguf::Writer::new();
+        let gguf = Gguf::open(data(SPARK)).unwrap();
+        for (key, value) in gguf.metadata().iter() {
+            writer.set(key, edit(key, value.clone()));
+        }
+        for tensor in gguf.tensors() {
+            writer.tensor(&tensor.name, &tensor.dims, tensor.format, gguf.data(tensor).to_vec()).unwrap();
+        }
+        let file = std::env::temp_dir().join(format!("bloomery-spark-{}.gguf", std::process::id()));
+        writer.write_file(&file).unwrap();
+        let plan = Engine::builder(data(model)).block(&file).placement(Placement::Cpu).plan();
+        let _ = std::fs::remove_file(&file);
+        plan.map(|_| ()).unwrap_err().to_string()
+    };
+    let set = |name: &'static str, number: u32| {
+        move |key: &str, value| if key == name { bloomery_gguf::Value::U32(number) } else { value }
+    };
+    let text = why("qwen4exp-small-bf16.gguf", &|_, value| value);
+    assert!(text.contains("which guesses for `deepseek41`, not for `qwen4exp`"), "{text}");
+    let text = why(MODEL, &set("dflash.embedding_length", 64));
+    assert!(text.contains("`embedding_length` is 64, the model's 96"), "{text}");
+    let text = why(MODEL, &set("dflash.block_size", 17));
+    assert!(text.contains("dflash.block_size") && text.contains("17"), "{text}");
+    let text = why(MODEL, &set("tokenizer.ggml.mask_token_id", 4000));
+    assert!(text.contains("tokenizer.ggml.mask_token_id") && text.contains("4000"), "{text}");
+    let text = why(MODEL, &|key, value| match key {
+        "dflash.target_layers" => bloomery_gguf::Value::Array(bloomery_gguf::Array::I32(vec![4, 7])),
+        _ => value,
+    });
+    assert!(text.contains("dflash.target_layers") && text.contains('7'), "{text}");
+}
