@@ -46,7 +46,7 @@ fn build(keys: &Keys<'_>) -> Result<ModelDef, LoadError> {
     let streams = Streams { count: keys.positive("hyper_connection.count")?, mixing };
     let draft = match drafting {
         0 => None,
-        _ => Some(Guessing::Next(NextToken { block: count, layer: layer(count)? })),
+        _ => Some(Guessing::Next(Box::new(NextToken { block: count, layer: layer(count)? }))),
     };
     // Of several blocks the first is the one that follows the trunk.
     let reserved = (count + 1..blocks).map(|block| format!("blk.{block}.")).collect();

@@ -56,7 +56,7 @@ fn build(keys: &Keys<'_>, ffn: &Ffn) -> Result<ModelDef, LoadError> {
     let reserved = (count + 1..blocks).map(|block| format!("blk.{block}.")).collect();
     let draft = match drafting {
         0 => None,
-        _ => Some(Guessing::Next(NextToken { block: count, layer: layer(&false)? })),
+        _ => Some(Guessing::Next(Box::new(NextToken { block: count, layer: layer(&false)? }))),
     };
     Ok(ModelDef { draft, reserved, ..keys.model(layers)? })
 }

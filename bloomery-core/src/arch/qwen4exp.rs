@@ -30,7 +30,9 @@ fn build(keys: &Keys<'_>) -> Result<ModelDef, LoadError> {
     };
     let layers = is_delta.iter().zip(&ratios).map(layer).collect::<Result<Vec<Layer>, LoadError>>()?;
     let draft = match ratios.get(count) {
-        Some(ratio) => Some(Guessing::Next(NextToken { block: count, layer: layer((&false, ratio))? })),
+        Some(ratio) => {
+            Some(Guessing::Next(Box::new(NextToken { block: count, layer: layer((&false, ratio))? })))
+        }
         None => None,
     };
     let ngrams = ngrams(keys)?;

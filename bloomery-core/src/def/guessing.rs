@@ -7,7 +7,7 @@ use super::Layer;
 #[non_exhaustive]
 pub enum Guessing {
     /// One at a time, each from the one before.
-    Next(NextToken),
+    Next(Box<NextToken>),
     /// Several at once.
     Spark(Spark),
 }

@@ -69,6 +69,14 @@ pub(super) struct Choice {
     pub(super) no_block: Option<String>,
 }
 
+impl Choice {
+    /// Experts that have a place on the card.
+    #[cfg(feature = "cuda")]
+    pub(super) fn resident_experts(&self) -> usize {
+        self.split.iter().flat_map(|split| &split.pools).map(|pool| pool.slots).sum()
+    }
+}
+
 impl Question<'_> {
     /// What `placement` comes to.
     pub(super) fn choose(&self, placement: Placement, cards: &Cards) -> Result<Choice, PlanError> {

@@ -25,6 +25,8 @@ const CARD_SCRATCH_SHARE: u64 = 16;
 const SPLIT_STEP_ROWS: usize = 4096;
 /// Most of what dense weights and kernels leave that the scratch of a split may take: an eighth.
 const SPLIT_SCRATCH_SHARE: u64 = 8;
+/// Most of a split's experts that may give way to the block for the next tokens: an eighth.
+const BLOCK_SHARE: usize = 8;
 /// A context that was not asked for takes a quarter of what a split could have of experts.
 const SPLIT_CONTEXT_SHARE: u64 = 4;
 
@@ -121,10 +123,43 @@ impl Question<'_> {
         })
     }
 
-    /// All but experts on the card, and as many of them as fit.
+    /// All but experts on the card, and as many of them as fit. A block for the next tokens is there with its own experts, unless it
+    /// takes the room of too many of the others.
     pub(super) fn split(&self, number: usize, card: Card) -> Result<Choice, PlanError> {
-        let no_block = self.trunk.map(|_| "experts are on two sides".to_owned());
-        Ok(Choice { no_block, ..self.without_block().split_program(number, card)? })
+        let without = self.without_block().split_program(number, card.clone())?;
+        if self.trunk.is_none() {
+            return Ok(without);
+        }
+        let why = match self.unsupported_block() {
+            Some(why) => why,
+            None => match self.split_program(number, card) {
+                Ok(with) => {
+                    let [before, left] = [&without, &with].map(Choice::resident_experts);
+                    if left * BLOCK_SHARE >= before * (BLOCK_SHARE - 1) {
+                        return Ok(with);
+                    }
+                    format!("it would leave room for {left} of {before} experts")
+                }
+                Err(PlanError::DoesNotFit { .. }) => "there is no room for it".to_owned(),
+                Err(error) => return Err(error),
+            },
+        };
+        Ok(Choice { no_block: Some(why), ..without })
+    }
+
+    /// Why the block cannot run on a card, if it cannot.
+    fn unsupported_block(&self) -> Option<String> {
+        let stacks: Vec<Packed<'_>> = self.weights.packed_stacks(self.gguf).collect();
+        let experts = self.program.draft.iter().flat_map(|draft| &draft.ops).find_map(|op| match op {
+            Op::Experts { experts, .. } => {
+                let three = [experts.gate, experts.up, experts.down].map(|id| &stacks[id.index()]);
+                cuda::unsupported_experts(three)
+            }
+            _ => None,
+        });
+        experts.or_else(|| {
+            cuda::unsupported_dense(self.program, self.weights, self.gguf, self.kv, self.numerics)
+        })
     }
 
     fn split_program(&self, number: usize, card: Card) -> Result<Choice, PlanError> {
@@ -137,7 +172,8 @@ impl Question<'_> {
         }
         let facts = &card.facts;
         let routed = self.routed(number)?;
-        let dense = cuda::dense_bytes(self.program, self.weights, self.gguf);
+        let dense = cuda::dense_bytes(self.program, self.weights, self.gguf)
+            + cuda::guess_bytes(self.program, self.weights, self.gguf);
         let step_rows = self.step_rows.unwrap_or_else(|| {
             let others: Bytes = self.fixed(facts).into_iter().map(|term| term.bytes).sum();
             let most = facts.free.saturating_sub(dense + others).0 / SPLIT_SCRATCH_SHARE;

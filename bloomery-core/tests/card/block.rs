@@ -7,14 +7,17 @@ use std::sync::mpsc;
 
 use bloomery_core::sampling::Seed;
 use bloomery_core::scheduler::{Event, Job, Pooling, Scheduler, SchedulerOptions, Sink, SinkState};
-use bloomery_core::{Block, Context, Drafts, Engine, Logits, Params, Placement, Turn};
+use bloomery_core::{
+    Block, Context, Drafts, Engine, EngineBuilder, HostExperts, Logits, Params, Placement, ResidencyMode,
+    Turn,
+};
 
 use super::common::{self, Fixture, all_logits};
 use super::{Card, bits, card};
-use joined::{Joined, expected, ids};
+use joined::{Joined, SPARK, expected, ids, spark};
 
 /// Architectures whose fixtures there are blocks for.
-const ALL: [&str; 3] = ["qwen35moe", "qwen4exp", "glm5next"];
+const ALL: [&str; 4] = ["qwen35moe", "qwen4exp", "glm5next", SPARK];
 
 /// The fixture with the same trunk, and its texts.
 fn trunk(arch: &str) -> &'static str {
@@ -24,9 +27,20 @@ fn trunk(arch: &str) -> &'static str {
 const BLOCK: Drafts = Drafts::Block(Block { most: 3, priced: false });
 
 fn engine(card: &Card, arch: &str, sessions: usize) -> Engine {
-    let file = Joined::write(arch);
-    let builder = Engine::builder(file.path()).context(Context::Tokens(512)).placement(Placement::card(0));
-    builder.cards(card.cards.clone()).sessions(sessions).plan().unwrap().load(|_| {}).unwrap()
+    load(card, arch, |builder| builder.sessions(sessions))
+}
+
+fn load(card: &Card, arch: &str, with: impl FnOnce(EngineBuilder) -> EngineBuilder) -> Engine {
+    let (file, builder);
+    if arch == SPARK {
+        let [layers, model] = spark();
+        builder = Engine::builder(model).block(layers);
+    } else {
+        file = Joined::write(arch);
+        builder = Engine::builder(file.path());
+    }
+    let builder = builder.context(Context::Tokens(512)).placement(Placement::card(0));
+    with(builder.cards(card.cards.clone())).plan().unwrap().load(|_| {}).unwrap()
 }
 
 fn greedy(drafts: Drafts) -> Params {
@@ -69,9 +83,8 @@ fn alike_without(card: &Card, arch: &str) {
         let mut session = engine.session().unwrap();
         let mut turn = [Turn::new(&mut session, &fixture.ids[..20], Logits::All).traced().timed()];
         engine.step(&mut turn).unwrap();
-        assert!(
-            turn[0].stages().iter().any(|stage| stage.name == "pair") == (engine.model().draft.is_some())
-        );
+        let has_pair = turn[0].stages().iter().any(|stage| stage.name == "pair");
+        assert_eq!(has_pair, arch != SPARK && engine.model().draft.is_some());
         turn[0].routes().to_vec()
     });
     assert_eq!(with_routes, routes, "{arch}");
@@ -94,8 +107,26 @@ fn texts_are_the_same_with_the_block_on_a_card() {
     ALL.into_iter().for_each(|arch| same_texts(&card, arch));
 }
 
+/// The host computes all experts of few rows.
+#[test]
+fn texts_are_the_same_with_the_block_in_a_split() {
+    let Some(card) = card() else { return };
+    for arch in ALL {
+        for experts in [HostExperts::All, HostExperts::FirstLayers(1)] {
+            let split = |builder: EngineBuilder| {
+                let builder = builder.placement(Placement::split(0)).host_experts(experts.clone());
+                builder.residency(ResidencyMode::Off).served_rows(32)
+            };
+            same_texts_of(&load(&card, arch, split), arch);
+        }
+    }
+}
+
 fn same_texts(card: &Card, arch: &str) {
-    let engine = engine(card, arch, 1);
+    same_texts_of(&engine(card, arch, 1), arch);
+}
+
+fn same_texts_of(engine: &Engine, arch: &str) {
     let prompt = ids(&expected(arch)["ids"]);
     let mut session = engine.session().unwrap();
     for seed in [None, Some(3)] {

@@ -53,9 +53,18 @@ impl Drop for Joined {
     }
 }
 
+/// The architecture whose guesses are layers in a file of their own.
+pub(crate) const SPARK: &str = "deepseek41";
+
+/// The file of them, and the model's.
+pub(crate) fn spark() -> [PathBuf; 2] {
+    [format!("dspark-{SPARK}-bf16.gguf"), format!("{SPARK}-small-bf16.gguf")].map(|name| data(&name))
+}
+
 /// A prompt, and what an independent program says that the block guesses within it.
 pub(crate) fn expected(arch: &str) -> Value {
-    serde_json::from_slice(&std::fs::read(data(&format!("mtp-{arch}-bf16.json"))).unwrap()).unwrap()
+    let kind = if arch == SPARK { "dspark" } else { "mtp" };
+    serde_json::from_slice(&std::fs::read(data(&format!("{kind}-{arch}-bf16.json"))).unwrap()).unwrap()
 }
 
 /// Token ids of such a file.

@@ -86,12 +86,24 @@ pub(super) fn uses(program: &Program, matrices: usize) -> Vec<Use> {
     uses
 }
 
-/// Whether there are ops with a stack, by the stacks' numbers.
-pub(super) fn stack_uses(program: &Program, stacks: usize) -> Vec<bool> {
-    let mut uses = vec![false; stacks];
-    for op in program.all_ops() {
+/// What a stack is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StackUse {
+    Nothing,
+    Steps,
+    /// Guesses alone: all of its experts are on the card wherever those of steps are.
+    Guesses,
+}
+
+/// By the stacks' numbers.
+pub(super) fn stack_uses(program: &Program, stacks: usize) -> Vec<StackUse> {
+    let mut uses = vec![StackUse::Nothing; stacks];
+    let guesses = program.draft.iter().flat_map(|draft| &draft.ops);
+    let all =
+        guesses.map(|op| (op, StackUse::Guesses)).chain(program.ops.iter().map(|op| (op, StackUse::Steps)));
+    for (op, kind) in all {
         if let Op::Experts { experts, .. } = op {
-            [experts.gate, experts.up, experts.down].iter().for_each(|id| uses[id.index()] = true);
+            [experts.gate, experts.up, experts.down].iter().for_each(|id| uses[id.index()] = kind);
         }
     }
     uses
@@ -125,8 +137,12 @@ pub(super) fn load(
     }
     for (packed, needed) in stacks.iter().zip(stack_uses(program, stacks.len())) {
         // Experts that come and go have memory of their own.
-        stack_memory
-            .push((needed && !split).then(|| reserve(device, packed, true, &mut pieces)).transpose()?);
+        let is_here = match needed {
+            StackUse::Nothing => false,
+            StackUse::Steps => !split,
+            StackUse::Guesses => true,
+        };
+        stack_memory.push(is_here.then(|| reserve(device, packed, true, &mut pieces)).transpose()?);
     }
     pump(device, &pieces, progress)?;
     let vectors = weights

@@ -30,7 +30,7 @@ mod watch;
 pub(crate) use hosted::{DESK_ROWS, MOST_SERVED_ROWS};
 pub(crate) use sizes::Sizes;
 pub(crate) use support::{
-    dense_bytes, expert_bytes, unsupported, unsupported_dense, unsupported_experts, weight_bytes,
+    dense_bytes, expert_bytes, guess_bytes, unsupported, unsupported_dense, unsupported_experts, weight_bytes,
 };
 
 use bloomery_kernels::cpu::{Cpu, Pool};
@@ -226,7 +226,7 @@ impl Backend for CudaBackend {
     }
 
     fn has_block(&self) -> bool {
-        self.card.model.program.draft.is_some() && self.hosted.is_none()
+        self.card.model.program.draft.is_some()
     }
 
     fn guess(&mut self, batch: Batch<'_>, goes_on: bool) -> Result<Answer<'_>, EngineError> {

@@ -39,7 +39,7 @@ impl Model {
     }
 
     pub(super) fn stack(&self, id: StackId) -> &WeightStack {
-        self.stored.stacks[id.index()].as_ref().expect("only a plan without a split has such ops")
+        self.stored.stacks[id.index()].as_ref().expect("experts of guesses, or of a plan without a split")
     }
 
     /// The matrices of a layer's heads.

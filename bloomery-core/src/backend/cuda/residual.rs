@@ -135,14 +135,20 @@ mod tests {
 
     #[test]
     fn streams_of_a_block_are_read_alike() {
-        let builder = Engine::builder(path("qwen4exp-small-bf16")).block(path("mtp-qwen4exp-bf16"));
-        let plan = builder.placement(Placement::Cpu).plan().unwrap();
-        let draft = plan.program.draft.as_ref().unwrap();
-        let [reads, .., left] = count(&draft.ops.iter().collect::<Vec<_>>());
-        // Two parts and a head.
-        assert_eq!((reads, left), (3, 0));
-        let step: Vec<&Op> = plan.program.step_ops().collect();
-        assert_eq!(count(&step)[3], 0);
+        // Two parts of each layer, and a head.
+        let cases = [
+            ("qwen4exp-small-bf16", "mtp-qwen4exp-bf16", 3),
+            ("deepseek41-small-bf16", "dspark-deepseek41-bf16", 4),
+        ];
+        for (model, block, parts) in cases {
+            let builder = Engine::builder(path(model)).block(path(block));
+            let plan = builder.placement(Placement::Cpu).plan().unwrap();
+            let draft = plan.program.draft.as_ref().unwrap();
+            let [reads, .., left] = count(&draft.ops.iter().collect::<Vec<_>>());
+            assert_eq!((reads, left), (parts, 0), "{model}");
+            let step: Vec<&Op> = plan.program.step_ops().collect();
+            assert_eq!(count(&step)[3], 0, "{model}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use bloomery_gguf::Gguf;
 use bloomery_kernels::cpu::{KvType, Numerics};
 use bloomery_kernels::cuda::{HeadWeights, TILE_ROWS, embeds, gates, multiplies};
 
-use super::load::{stack_uses, stored_bytes, uses};
+use super::load::{StackUse, stack_uses, stored_bytes, uses};
 use super::ops::{
     add_norm, attend, carry, delta, hyper, index, ngrams, pair, per_head, rope, route, streams, summaries,
     windowed,
@@ -19,10 +19,19 @@ const GRANULE: u64 = 256;
 
 /// Bytes of all weights in the memory of a card.
 pub(crate) fn weight_bytes(program: &Program, weights: &Weights, gguf: &Gguf) -> Bytes {
+    let of_steps = stack_bytes(program, weights, gguf, StackUse::Steps);
+    dense_bytes(program, weights, gguf) + of_steps + guess_bytes(program, weights, gguf)
+}
+
+/// Bytes of the experts that only guesses need.
+pub(crate) fn guess_bytes(program: &Program, weights: &Weights, gguf: &Gguf) -> Bytes {
+    stack_bytes(program, weights, gguf, StackUse::Guesses)
+}
+
+fn stack_bytes(program: &Program, weights: &Weights, gguf: &Gguf, kind: StackUse) -> Bytes {
     let stacks: Vec<Packed<'_>> = weights.packed_stacks(gguf).collect();
-    let used = stacks.iter().zip(stack_uses(program, stacks.len())).filter(|(_, needed)| *needed);
-    let sizes = used.map(|(packed, _)| stored_bytes(packed, true) as u64);
-    dense_bytes(program, weights, gguf) + sizes.map(|size| Bytes(size.next_multiple_of(GRANULE))).sum()
+    let used = stacks.iter().zip(stack_uses(program, stacks.len())).filter(|(_, used)| *used == kind);
+    used.map(|(packed, _)| Bytes((stored_bytes(packed, true) as u64).next_multiple_of(GRANULE))).sum()
 }
 
 /// Bytes of one expert of the stack in the memory of a card.

@@ -2,7 +2,7 @@
 
 use super::joined::Joined;
 use super::{Engine, Placement, QWEN35, unsupported};
-use crate::backend::cuda::{Sizes, weight_bytes};
+use crate::backend::cuda::{Sizes, dense_bytes, guess_bytes, weight_bytes};
 use crate::plan::{CardFacts, Cards, Context, Plan};
 use crate::program::{Op, Program};
 use crate::units::Bytes;
@@ -71,7 +71,7 @@ fn blocks_that_a_card_cannot_run_take_nothing() {
     let odd = plan(&unsupported(), Placement::card(0));
     assert!(odd.no_block().unwrap().contains("`blk.4.nextn.eh_proj.weight` is stored as F64"), "{odd}");
     assert_eq!(term(&odd, "weights"), weight_bytes(&trunk, &whole.weights, &whole.gguf));
-    let split = plan(&Joined::write(QWEN35), Placement::split(0));
+    let split = plan(&unsupported(), Placement::split(0));
     for plan in [&odd, &split] {
         assert!(plan.to_string().contains("; without the block for the next tokens: "), "{plan}");
         assert!(plan.program.draft.is_none() && plan.program.state_bytes() == trunk.state_bytes());
@@ -93,4 +93,26 @@ fn blocks_that_a_card_cannot_run_take_nothing() {
     // The CPU runs both.
     let on_cpu = plan(&unsupported(), Placement::Cpu);
     assert!(on_cpu.no_block().is_none() && on_cpu.program.draft.is_some());
+}
+
+#[test]
+fn a_split_has_its_block_on_the_card() {
+    let file = Joined::write(QWEN35);
+    let split = plan(&file, Placement::split(0));
+    assert_eq!(split.no_block(), None);
+    let (program, trunk) = (&split.program, split.program.trunk());
+    let all = dense_bytes(program, &split.weights, &split.gguf);
+    // Experts of the block beside its other tensors.
+    let experts = guess_bytes(program, &split.weights, &split.gguf);
+    assert!(experts.0 > 0 && guess_bytes(&trunk, &split.weights, &split.gguf).0 == 0);
+    assert_eq!(term(&split, "dense weights"), all + experts);
+    // On a card with half the room for experts the block would take that of too many.
+    let need: Bytes = split.terms().iter().map(|term| term.bytes).sum();
+    let free = need.saturating_sub(Bytes(term(&split, "expert slots").0 / 2));
+    let card = CardFacts { free, ..CardFacts::new("made up", Bytes(80 << 30)) };
+    let builder = Engine::builder(file.path()).placement(Placement::split(0)).cards(Cards::given([card]));
+    let builder = builder.step_rows(split.step_rows).context(Context::Tokens(split.context()));
+    let small = builder.plan().unwrap();
+    assert!(small.no_block().unwrap().starts_with("it would leave room for "), "{small}");
+    assert!(small.program.draft.is_none());
 }

@@ -3,28 +3,30 @@
 //! What they guess is from a float64 program written from their description (`tests/data/models/spark.py`); no engine was at hand to
 //! compare it with.
 
-use bloomery_gguf::Gguf;
+use std::path::Path;
+
+use bloomery_gguf::{Array, Gguf, Value, Writer};
 use bloomery_kernels::cpu::Numerics;
 
-use super::joined::{data, ids};
+use super::joined::{self, data, ids};
 use crate::draft::{Block, Drafts};
 use crate::engine::{Engine, Guess};
 use crate::generate::Params;
-use crate::plan::Placement;
+use crate::plan::{Context, EngineBuilder, HostExperts, Placement};
 use crate::session::Session;
 
-const MODEL: &str = "deepseek41-small-bf16.gguf";
-const SPARK: &str = "dspark-deepseek41-bf16.gguf";
+fn builder() -> EngineBuilder {
+    let [layers, model] = joined::spark();
+    Engine::builder(model).block(layers).placement(Placement::Cpu).numerics(Numerics::Exact)
+}
 
 fn engine(sessions: usize) -> Engine {
-    let builder = Engine::builder(data(MODEL)).block(data(SPARK)).placement(Placement::Cpu);
-    builder.numerics(Numerics::Exact).sessions(sessions).plan().unwrap().load(|_| {}).unwrap()
+    builder().sessions(sessions).plan().unwrap().load(|_| {}).unwrap()
 }
 
 /// A prompt, and after how many of its tokens what is guessed.
 fn expected() -> (Vec<u32>, Vec<(usize, Vec<u32>)>) {
-    let read = std::fs::read(data("dspark-deepseek41-bf16.json")).unwrap();
-    let value: serde_json::Value = serde_json::from_slice(&read).unwrap();
+    let value = joined::expected(joined::SPARK);
     let cases = value["guesses"].as_array().unwrap().iter();
     let cases = cases.map(|case| (case["after"].as_u64().unwrap() as usize, ids(&case["tokens"])));
     (ids(&value["ids"]), cases.collect())
@@ -119,11 +121,51 @@ fn guesses_follow_cuts_forks_and_snapshots() {
     }
 }
 
+/// The first guess of a prompt, and each that follows a clear one, in rounded numerics.
+#[cfg(feature = "cuda")]
+#[test]
+fn cards_and_splits_guess_as_the_reference_does() {
+    let Some(cards) = super::on_card::cards() else { return };
+    let value = joined::expected(joined::SPARK);
+    let (prompt, cases) = expected();
+    let margins = value["guesses"].as_array().unwrap().iter();
+    let margins = margins.map(|case| case["margins"].as_array().unwrap().iter().map(|m| m.as_f64().unwrap()));
+    // Rounded activations move logits by a third of this.
+    let clear: Vec<usize> = margins.map(|of| of.take_while(|&margin| margin > 0.15).count()).collect();
+    assert!(clear.iter().sum::<usize>() > 15);
+    for (place, hosted) in
+        [(Placement::Cpu, 0), (Placement::card(0), 0), (Placement::split(0), 0), (Placement::split(0), 2)]
+    {
+        let builder = builder().numerics(Numerics::Fast).placement(place).cards(cards.clone());
+        let builder = builder.host_experts(HostExperts::FirstLayers(hosted));
+        let engine = builder.sessions(cases.len()).plan().unwrap().load(|_| {}).unwrap();
+        assert_eq!(engine.most_guesses(), 5, "{place:?}");
+        // Captured when it is seen for the second time.
+        for _ in 0..3 {
+            for ((after, wanted), &clear) in cases.iter().zip(&clear) {
+                let mut session = engine.session().unwrap();
+                session.prefill(&prompt[..*after]).unwrap();
+                let found = engine.guess(&mut [Guess::new(&mut session, prompt[*after], 5)]).unwrap();
+                assert_eq!(found[0][..clear], wanted[..clear], "{place:?}, {hosted} layers, after {after}");
+            }
+        }
+        let mut sessions: Vec<Session> = cases.iter().map(|_| engine.session().unwrap()).collect();
+        for (session, (after, _)) in sessions.iter_mut().zip(&cases) {
+            session.prefill(&prompt[..*after]).unwrap();
+        }
+        let of_cases = sessions.iter_mut().zip(&cases);
+        let mut all: Vec<Guess<'_>> =
+            of_cases.map(|(session, (after, _))| Guess::new(session, prompt[*after], 5)).collect();
+        let found = engine.guess(&mut all).unwrap();
+        for ((found, (_, wanted)), &clear) in found.iter().zip(&cases).zip(&clear) {
+            assert_eq!(found[..clear], wanted[..clear], "{place:?}, {hosted} layers, in company");
+        }
+    }
+}
+
 #[test]
 fn near_the_end_of_the_context_nothing_is_guessed() {
-    let builder = Engine::builder(data(MODEL)).block(data(SPARK)).placement(Placement::Cpu);
-    let builder = builder.context(crate::Context::Tokens(32)).numerics(Numerics::Exact);
-    let engine = builder.plan().unwrap().load(|_| {}).unwrap();
+    let engine = builder().context(Context::Tokens(32)).plan().unwrap().load(|_| {}).unwrap();
     let (prompt, _) = expected();
     let mut session = engine.session().unwrap();
     session.prefill(&prompt[..27]).unwrap();
@@ -143,9 +185,10 @@ fn near_the_end_of_the_context_nothing_is_guessed() {
 
 #[test]
 fn layers_that_do_not_fit_are_refused_by_name() {
-    let why = |model: &str, edit: &dyn Fn(&str, bloomery_gguf::Value) -> bloomery_gguf::Value| {
-        let mut writer = bloomery_gguf::Writer::new();
-        let gguf = Gguf::open(data(SPARK)).unwrap();
+    let [layers, model] = joined::spark();
+    let why = |model: &Path, edit: &dyn Fn(&str, Value) -> Value| {
+        let mut writer = Writer::new();
+        let gguf = Gguf::open(&layers).unwrap();
         for (key, value) in gguf.metadata().iter() {
             writer.set(key, edit(key, value.clone()));
         }
@@ -154,23 +197,23 @@ fn layers_that_do_not_fit_are_refused_by_name() {
         }
         let file = std::env::temp_dir().join(format!("bloomery-spark-{}.gguf", std::process::id()));
         writer.write_file(&file).unwrap();
-        let plan = Engine::builder(data(model)).block(&file).placement(Placement::Cpu).plan();
+        let plan = Engine::builder(model).block(&file).placement(Placement::Cpu).plan();
         let _ = std::fs::remove_file(&file);
         plan.map(|_| ()).unwrap_err().to_string()
     };
     let set = |name: &'static str, number: u32| {
-        move |key: &str, value| if key == name { bloomery_gguf::Value::U32(number) } else { value }
+        move |key: &str, value| if key == name { Value::U32(number) } else { value }
     };
-    let text = why("qwen4exp-small-bf16.gguf", &|_, value| value);
+    let text = why(&data("qwen4exp-small-bf16.gguf"), &|_, value| value);
     assert!(text.contains("which guesses for `deepseek41`, not for `qwen4exp`"), "{text}");
-    let text = why(MODEL, &set("dflash.embedding_length", 64));
+    let text = why(&model, &set("dflash.embedding_length", 64));
     assert!(text.contains("`embedding_length` is 64, the model's 96"), "{text}");
-    let text = why(MODEL, &set("dflash.block_size", 17));
+    let text = why(&model, &set("dflash.block_size", 17));
     assert!(text.contains("dflash.block_size") && text.contains("17"), "{text}");
-    let text = why(MODEL, &set("tokenizer.ggml.mask_token_id", 4000));
+    let text = why(&model, &set("tokenizer.ggml.mask_token_id", 4000));
     assert!(text.contains("tokenizer.ggml.mask_token_id") && text.contains("4000"), "{text}");
-    let text = why(MODEL, &|key, value| match key {
-        "dflash.target_layers" => bloomery_gguf::Value::Array(bloomery_gguf::Array::I32(vec![4, 7])),
+    let text = why(&model, &|key, value| match key {
+        "dflash.target_layers" => Value::Array(Array::I32(vec![4, 7])),
         _ => value,
     });
     assert!(text.contains("dflash.target_layers") && text.contains('7'), "{text}");
