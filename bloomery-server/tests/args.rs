@@ -273,7 +273,7 @@ fn mistakes_are_named() {
         (&["-l", "x+1"], "-l x+1: expected a token id"),
         (&["--samplers", "top_k;magic"], "--samplers top_k;magic: there is no sampler `magic`"),
         (&["-m", "nosuch.gguf"], "-m nosuch.gguf: no such file"),
-        (&["--model", "ds41"], "--model: the seat ds41 is not in this release"),
+        (&["--model", "ds41"], "--model ds41: name the file with -m FILE"),
         (&["--model", "glm"], "--model glm: name the file with -m FILE"),
         (&["--model", "qwen3"], "--model qwen3: name the file with -m FILE"),
         (&["--api-key-file", "nosuch"], "--api-key-file nosuch: No such file"),
@@ -483,6 +483,7 @@ fn drafts_come_from_the_text_or_from_nowhere() {
     );
     let block = Block::default();
     assert_eq!(drafts(&["--spec-type", "draft-mtp"]), Drafts::Block(block));
+    assert_eq!(drafts(&["--spec-type", "draft-dspark"]), Drafts::Block(block));
     assert_eq!(drafts(&["--spec-type", "ngram-simple,draft-mtp"]), Drafts::Best(ngram, block));
     assert_eq!(
         drafts(&["--spec-type", "draft-mtp", "--draft-max", "2"]),
@@ -492,5 +493,8 @@ fn drafts_come_from_the_text_or_from_nowhere() {
     let other = settings(&["--spec-type", "draft-eagle3"]);
     let warning = "draft-eagle3: other models that draft are not in this release";
     assert!(other.warnings[0].contains(warning), "{:?}", other.warnings);
-    assert!(error(&["--spec-type", "guess"]).contains("expected none, or of draft-mtp, ngram-simple"));
+    assert!(
+        error(&["--spec-type", "guess"])
+            .contains("expected none, or of draft-mtp, draft-dspark, ngram-simple")
+    );
 }

@@ -42,11 +42,10 @@ pub(super) fn model(draft: &mut Draft, value: &str) -> Result<(), Wrong> {
     }
     match SEATS.iter().position(|seat| *seat == value) {
         // The file says which of these it is.
-        Some(0..=2 | 4) => {
+        Some(_) => {
             draft.seat = Some(value.to_owned());
             Ok(())
         }
-        Some(_) => Err(Wrong::Unsupported(format!("the seat {value} is not in this release"))),
         None => Err(Wrong::File(path.to_owned(), "no such file".to_owned())),
     }
 }
@@ -139,10 +138,10 @@ pub(super) fn samplers(draft: &mut Draft, value: &str) -> Result<(), Wrong> {
 }
 
 /// Drafts of models that other servers have.
-const DRAFT_MODELS: [&str; 5] = ["draft-simple", "draft-eagle3", "draft-dflash", "draft-dspark", "draft"];
+const DRAFT_MODELS: [&str; 4] = ["draft-simple", "draft-eagle3", "draft-dflash", "draft"];
 
-/// The model's own block.
-const OWN_BLOCK: &str = "draft-mtp";
+/// The model's own block: which kind it has is read from the file.
+const OWN_BLOCK: [&str; 2] = ["draft-mtp", "draft-dspark"];
 
 /// What the text repeats, however it is looked for.
 const NGRAMS: [&str; 6] =
@@ -152,10 +151,14 @@ pub(super) fn spec_type(draft: &mut Draft, value: &str) -> Result<(), Wrong> {
     let names: Vec<String> = list(value).map(|name| name.to_ascii_lowercase()).collect();
     let is_of = |all: &[&str]| names.iter().any(|name| all.contains(&name.as_str()));
     let known = |name: &String| {
-        ["none", OWN_BLOCK].iter().chain(&DRAFT_MODELS).chain(&NGRAMS).any(|known| known == name)
+        name == "none" || OWN_BLOCK.iter().chain(&DRAFT_MODELS).chain(&NGRAMS).any(|known| known == name)
     };
     if names.is_empty() || !names.iter().all(known) {
-        return Err(Wrong::Value(format!("expected none, or of {OWN_BLOCK}, {}", NGRAMS[..5].join(", "))));
+        return Err(Wrong::Value(format!(
+            "expected none, or of {}, {}",
+            OWN_BLOCK.join(", "),
+            NGRAMS[..5].join(", ")
+        )));
     }
     if let Some(name) = names.iter().find(|name| DRAFT_MODELS.contains(&name.as_str())) {
         draft.warnings.push(format!(
@@ -168,7 +171,7 @@ pub(super) fn spec_type(draft: &mut Draft, value: &str) -> Result<(), Wrong> {
         Drafts::Block(block) => (Ngram::default(), block),
         _ => (Ngram::default(), Block::default()),
     };
-    draft.params.drafts = match (is_of(&[OWN_BLOCK]), is_of(&NGRAMS) || is_of(&DRAFT_MODELS)) {
+    draft.params.drafts = match (is_of(&OWN_BLOCK), is_of(&NGRAMS) || is_of(&DRAFT_MODELS)) {
         _ if is_of(&["none"]) => Drafts::Off,
         (true, true) => Drafts::Best(ngram, block),
         (true, false) => Drafts::Block(block),

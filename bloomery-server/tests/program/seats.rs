@@ -7,14 +7,14 @@ use serde_json::{Value, json};
 
 use crate::serving::{Server, program};
 
-/// An architecture, a template of its family, and whether there is a block for the next tokens.
-type Seat = (&'static str, &'static str, bool);
+/// An architecture, a template of its family, and what guesses the next tokens.
+type Seat = (&'static str, &'static str, &'static str);
 
 const SEATS: [Seat; 3] = [
-    ("glm5next", "GLM-4.6.jinja", true),
-    ("qwen4exp", "Qwen3-Coder.jinja", true),
+    ("glm5next", "GLM-4.6.jinja", "mtp"),
+    ("qwen4exp", "Qwen3-Coder.jinja", "mtp"),
     // The shape of the published one, which is in no package.
-    ("deepseek41", "deepseek-v4.1.jinja", false),
+    ("deepseek41", "deepseek-v4.1.jinja", "dspark"),
 ];
 
 fn data(parts: &[&str]) -> String {
@@ -24,13 +24,12 @@ fn data(parts: &[&str]) -> String {
 
 fn start((arch, template, block): Seat, more: &[&str]) -> Server {
     let model = data(&["models", &format!("{arch}-small-bf16.gguf")]);
-    let of_block = block.then(|| data(&["models", &format!("mtp-{arch}-bf16.gguf")]));
+    let block = data(&["models", &format!("{block}-{arch}-bf16.gguf")]);
     let published = data(&["chat", "templates", template]);
     let own = format!("{}/tests/data/{template}", env!("CARGO_MANIFEST_DIR"));
     let template = if PathBuf::from(&published).exists() { published } else { own };
     let words = ["-m", &model, "--chat-template-file", &template, "-c", "4096", "-np", "2", "--port", "0"];
-    let guesses: Vec<&str> = of_block.iter().flat_map(|block| ["-md", block]).collect();
-    let server = Server::start(program(&[&words[..], &["-ngl", "0"], &guesses, more].concat()));
+    let server = Server::start(program(&[&words[..], &["-ngl", "0", "-md", &block], more].concat()));
     server.wait_ready();
     server
 }
@@ -119,14 +118,14 @@ fn tools_are_called_in_the_familys_markup() {
 /// With the block's guesses, and without: one text.
 #[test]
 fn guesses_of_the_block_change_no_answer() {
-    for seat in SEATS.into_iter().filter(|seat| seat.2) {
+    for seat in SEATS {
         let ask = |source: &str| {
             let server = start(seat, &["--spec-type", source]);
             let body = json!({"prompt": "the", "n_predict": 40, "temperature": 0, "ignore_eos": true});
             let answer = server.ask("POST", "/completion", &body.to_string());
             read(answer.split_once("\r\n\r\n").unwrap().1)
         };
-        let (without, with) = (ask("none"), ask("draft-mtp"));
+        let (without, with) = (ask("none"), ask(&format!("draft-{}", seat.2)));
         assert_eq!(without["content"], with["content"], "{}", seat.0);
         assert_eq!(without["timings"]["draft_n"].as_u64().unwrap_or(0), 0, "{without}");
     }

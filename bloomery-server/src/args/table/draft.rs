@@ -18,13 +18,13 @@ pub(super) static FLAGS: &[Flag] = &[
         .env("LLAMA_ARG_SPEC_TYPE")
         .many()
         .params()
-        .doc("where guesses of the next tokens come from: ngram-simple (what the text repeats), draft-mtp (the model's own block), or none (default: both)"),
+        .doc("where guesses of the next tokens come from: ngram-simple (what the text repeats), draft-mtp or draft-dspark (the model's own block), or none (default: both)"),
     text("-md --model-draft --spec-draft-model", "FILE", |draft, value| {
         draft.engine.block = Some(PathBuf::from(value));
         Ok(())
     })
     .env("LLAMA_ARG_SPEC_DRAFT_MODEL")
-    .doc("the model's own block for the next tokens, where it is a file of its own (mtp-*.gguf); no other model"),
+    .doc("the model's own block for the next tokens, where it is a file of its own (mtp-*.gguf, dspark-*.gguf); no other model"),
     integer("--spec-draft-n-max", "N", (0, MAX), draft_most)
         .env("LLAMA_ARG_SPEC_DRAFT_N_MAX")
         .params()
