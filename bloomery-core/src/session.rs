@@ -3,7 +3,7 @@
 use crate::engine::{Engine, Logits, Readout, Turn};
 use crate::error::EngineError;
 use crate::prefix::SlotUse;
-use crate::state::{Keep, Known, PAGE, SavedState, SequenceState, Snapshot};
+use crate::state::{Keep, Known, PAGE, SavedState, SequenceState, Skipped, Snapshot};
 
 /// The tokens of one conversation and what the model remembers of them. `Send`: sessions may move between threads.
 ///
@@ -211,6 +211,7 @@ impl Session {
                 backend.read_state(known.id(), &mut state.bytes);
             }
         }
+        let (pages, skipped) = (&self.state.pages()[..held.div_ceil(PAGE)], self.skipped(held));
         let read = |&page: &u32| {
             let mut bytes = Vec::with_capacity(backend.page_bytes());
             backend.read_page(page, &mut bytes);
@@ -219,9 +220,25 @@ impl Session {
         Ok(Snapshot {
             model: self.engine.inner.fingerprint(),
             tokens: self.tokens().to_vec(),
-            pages: self.state.pages()[..held.div_ceil(PAGE)].iter().map(read).collect(),
+            pages: pages.iter().map(read).collect(),
             state,
+            skipped,
         })
+    }
+
+    /// What layers have skipped of the first `held` positions; none, if that is nothing and no more is owed.
+    fn skipped(&self, held: usize) -> Option<Skipped> {
+        let cache = self.engine.inner.cache();
+        if cache.pool.states.is_used() {
+            return None;
+        }
+        let rows = |index: usize| PAGE.min(held - index * PAGE);
+        let pages = self.state.pages()[..held.div_ceil(PAGE)].iter().enumerate();
+        let sound: Vec<usize> =
+            pages.map(|(index, &page)| cache.pool.sound_rows(page, rows(index))).collect();
+        let is_whole = held == self.len() && sound.iter().sum::<usize>() == held;
+        let sound = sound.into_iter().map(|rows| rows as u8).collect();
+        (!is_whole).then_some(Skipped { len: held, sound })
     }
 
     /// Replaces the session's state by a saved one. On error the session is empty or as it was.
@@ -240,7 +257,9 @@ impl Session {
             return Err(EngineError::UnknownToken { id, vocab });
         }
         let (size, state_size) = (backend.page_bytes(), backend.state_bytes());
-        let held = snapshot.state.as_ref().map_or(len, |state| state.len);
+        let skipped = snapshot.skipped.as_ref();
+        let held =
+            snapshot.state.as_ref().map_or(skipped.map_or(len, |skipped| skipped.len), |state| state.len);
         match &snapshot.state {
             None if state_size > 0 => return bad("it has no recurrent state".to_owned()),
             Some(_) if state_size == 0 => return bad("it has a recurrent state".to_owned()),
@@ -255,6 +274,10 @@ impl Session {
         let wanted = held.div_ceil(PAGE);
         if snapshot.pages.len() != wanted || snapshot.pages.iter().any(|page| page.len() != size) {
             return bad(format!("{} pages where {wanted} of {size} bytes are needed", snapshot.pages.len()));
+        }
+        if skipped.is_some_and(|skipped| held > len || skipped.sound.len() != wanted) {
+            let marks = skipped.map_or(0, |skipped| skipped.sound.len());
+            return bad(format!("{marks} marks for {held} of {len} positions"));
         }
         let mut cache = self.engine.inner.cache();
         self.state.truncate(0, &mut cache.pool);
@@ -272,6 +295,13 @@ impl Session {
             backend.write_state(slot.id(), &state.bytes);
             let known = Known { len: held, state: slot, keep: Keep::Spaced };
             self.state.recurrent().advance(&[known], &mut cache.pool.states);
+        }
+        for (&page, &sound) in
+            self.state.pages().iter().zip(skipped.iter().flat_map(|skipped| &skipped.sound))
+        {
+            if usize::from(sound) < PAGE {
+                cache.pool.wrote_keys(page, usize::from(sound), false);
+            }
         }
         self.state.owe(owed);
         drop(cache);

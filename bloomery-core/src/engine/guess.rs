@@ -84,6 +84,7 @@ impl Engine {
             saves: &[],
             outputs: &rows,
             want: Readback::Top(1),
+            deep: None,
             trace: None,
             stages: None,
         };
