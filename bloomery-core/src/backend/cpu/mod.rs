@@ -10,6 +10,8 @@ mod model;
 mod states;
 mod step;
 mod streams;
+#[cfg(test)]
+mod tests;
 
 use std::ops::Range;
 
