@@ -151,6 +151,13 @@ impl Backend for Layered {
         let fails = self.counts.fuse.load(Ordering::Relaxed);
         self.counts.fuse.store(fails.saturating_sub(1), Ordering::Relaxed);
         let place = |row: usize| (batch.pages[batch.sequences[row]], batch.positions[row] as usize);
+        if fails == 1 {
+            // Anything may be left then.
+            for (pages, position) in (0..batch.tokens.len()).map(place) {
+                self.pages[pages[position / PAGE] as usize][position % PAGE] = [0xdead; ROW];
+            }
+            return Err(EngineError::Stopped);
+        }
         for row in 0..batch.tokens.len() {
             let (pages, position) = place(row);
             let before = |at: usize| self.pages[pages[at / PAGE] as usize][at % PAGE][0];
@@ -166,9 +173,6 @@ impl Backend for Layered {
             if batch.outputs.contains(&row) {
                 self.answer.extend(logits_of(result, self.vocab));
             }
-        }
-        if fails == 1 {
-            return Err(EngineError::Stopped);
         }
         self.counts.rows.fetch_add(batch.tokens.len(), Ordering::Relaxed);
         self.counts.deep.fetch_add(batch.tokens.len() - first, Ordering::Relaxed);

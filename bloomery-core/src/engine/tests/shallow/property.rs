@@ -60,6 +60,10 @@ enum Deed {
         who: usize,
         len: usize,
     },
+    Shorten {
+        who: usize,
+        less: usize,
+    },
     Fork {
         who: usize,
     },
@@ -98,6 +102,7 @@ fn deed() -> impl Strategy<Value = Deed> {
         6 => place.clone().prop_map(|(who, branch, len)| Deed::Adopt { who, branch, len }),
         1 => place.prop_map(|(who, branch, len)| Deed::KeepCommon { who, branch, len }),
         4 => (who.clone(), len.clone()).prop_map(|(who, len)| Deed::Truncate { who, len }),
+        3 => (who.clone(), 0usize..100).prop_map(|(who, less)| Deed::Shorten { who, less }),
         2 => who.clone().prop_map(|who| Deed::Fork { who }),
         5 => (who.clone(), any::<bool>()).prop_map(|(who, ended)| Deed::Publish { who, ended }),
         2 => who.clone().prop_map(|who| Deed::Close { who }),
@@ -168,6 +173,10 @@ impl World<'_> {
                 let len = len.min(tokens.len());
                 session.truncate(len).unwrap();
                 tokens.truncate(len);
+            }
+            Deed::Shorten { who, less } if who < open => {
+                let len = self.sessions[who].1.len().saturating_sub(less);
+                self.execute(&Deed::Truncate { who, len });
             }
             Deed::Fork { who } if who < open && open < SESSIONS => {
                 let (session, tokens) = &self.sessions[who];
@@ -254,7 +263,7 @@ impl World<'_> {
 
 fn config() -> ProptestConfig {
     ProptestConfig {
-        cases: 400,
+        cases: 2500,
         rng_seed: RngSeed::Fixed(1),
         failure_persistence: None,
         ..ProptestConfig::default()

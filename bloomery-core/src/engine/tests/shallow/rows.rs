@@ -1,6 +1,6 @@
 //! Which rows go past the cut, and what is run again.
 
-use super::layered::{Counts, NARROW, Room, engine, logits_of, results_of};
+use super::layered::{Counts, NARROW, PAGE_BYTES, Room, engine, logits_of, results_of};
 use crate::engine::{Engine, Logits, Turn};
 use crate::session::Session;
 use crate::state::PAGE;
@@ -73,6 +73,39 @@ fn an_edit_runs_no_more_again_than_windows_reach() {
             assert_eq!(rows, more, "what is far from the new end need not be right");
         }
     }
+}
+
+/// The page that has more keys stays, whoever comes first.
+#[test]
+fn keys_of_one_text_serve_the_others() {
+    for order in [[1200, 704], [704, 1200]] {
+        let (engine, counts) = engine(Room::of(3));
+        let text = ids(14, 1200);
+        for len in order {
+            let mut session = engine.session().unwrap();
+            session.prefill(&text[..len]).unwrap();
+            session.publish();
+        }
+        for len in [1200, 704] {
+            let edited = [&text[..len - 1], &[7]].concat();
+            assert_eq!(run(&engine, &counts, &mut engine.session().unwrap(), &edited), (1, 1), "{len}");
+        }
+    }
+}
+
+#[test]
+fn missing_keys_are_missing_after_a_stay_in_host_memory() {
+    let (engine, counts) = engine(Room { pages: 24, parked: 60 * PAGE_BYTES, ..Room::of(1) });
+    let texts = [ids(15, 1200), ids(16, 1200)];
+    for text in &texts {
+        let mut session = engine.session().unwrap();
+        session.prefill(text).unwrap();
+        session.publish();
+    }
+    assert!(engine.prefix_stats().parked_pages > 8);
+    let edited = [&texts[0][..700], &[7]].concat();
+    let (rows, _) = run(&engine, &counts, &mut engine.session().unwrap(), &edited);
+    assert!(engine.prefix_stats().restored > 4 && (NARROW.depth..MOST).contains(&rows), "{rows}");
 }
 
 #[test]
