@@ -131,7 +131,6 @@ mod tests {
             "qwen4exp-small-bf16",
             "glm5next-small-bf16",
             "deepseek4-small-bf16",
-            "mtp-qwen35moe-bf16",
         ] {
             assert_eq!(of(name), None, "{name}");
         }
