@@ -9,6 +9,10 @@
 use super::{Attention, Candidates, Op, Program};
 use crate::state::PAGE;
 
+/// Positions before the end of a prompt at which the next turn of a conversation may part from it, and run nothing again: templates write
+/// the end of a question otherwise when an answer follows.
+const SPARE: usize = PAGE;
+
 /// A program is worth two parts if so many times the layers after the cut are all of them, at least.
 const SHARE: usize = 5;
 
@@ -61,7 +65,7 @@ impl Narrow {
 
     /// The first row that has to go past the cut, a page boundary, where the row at `position` has to be right.
     pub(crate) fn first_deep(&self, position: usize) -> usize {
-        (position.saturating_sub(self.reach) / PAGE * PAGE).saturating_sub(self.ramp)
+        (position.saturating_sub(self.reach + SPARE) / PAGE * PAGE).saturating_sub(self.ramp)
     }
 }
 
@@ -149,11 +153,13 @@ mod tests {
     #[test]
     fn rows_go_past_the_cut_from_a_page_on() {
         let narrow = Narrow { at: 1, routed: 0, depth: 2414, reach: 127, ramp: 2304, looks_up: false };
-        for position in [0, 127, 2431, 2432, 2495, 2496, 100_000] {
+        for position in [0, 191, 2495, 2496, 2559, 2560, 100_000] {
             let first = narrow.first_deep(position);
-            assert!(first.is_multiple_of(PAGE) && (first == 0 || first + narrow.depth <= position + 1));
-            assert!(position < 2495 || first + narrow.depth + PAGE > position, "{position}: {first}");
+            assert!(
+                first.is_multiple_of(PAGE) && (first == 0 || first + narrow.depth + SPARE <= position + 1)
+            );
+            assert!(position < 2559 || first + narrow.depth + 3 * PAGE > position, "{position}: {first}");
         }
-        assert_eq!([2494, 2495].map(|position| narrow.first_deep(position)), [0, 64]);
+        assert_eq!([2558, 2559].map(|position| narrow.first_deep(position)), [0, 64]);
     }
 }
