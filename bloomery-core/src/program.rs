@@ -3,6 +3,7 @@
 //! The list is made once, when the plan is made; a step of T rows runs it from front to back. An op is as much work
 //! as one kernel of a card can do: six a layer for a mixture-of-experts decoder.
 
+mod narrow;
 mod parts;
 
 use bloomery_kernels::cpu::{KernelError, KvType};
@@ -10,6 +11,7 @@ use bloomery_kernels::cpu::{KernelError, KvType};
 use crate::units::Bytes;
 use crate::weights::{HeadsId, MatrixId, VectorId, Weights};
 
+pub(crate) use narrow::Narrow;
 pub(crate) use parts::{
     Attended, Attention, AttentionId, Buffer, Candidates, Delta, DeltaId, ExpertStacks, Gain, Gated, Group,
     GroupId, Hyper, Index, IndexId, NgramConv, NgramId, NgramLayer, Pooling, Projection, Qkv, Routing, Rows,

@@ -11,6 +11,7 @@ pub(crate) use cpu::CpuBackend;
 pub(crate) use cuda::CudaBackend;
 
 use crate::error::EngineError;
+use crate::program::Narrow;
 use crate::residency::Traffic;
 use crate::state::{PageId, StateId};
 
@@ -36,6 +37,8 @@ pub(crate) struct Batch<'a> {
     pub(crate) outputs: &'a [usize],
     /// What is wanted of them.
     pub(crate) want: Readback,
+    /// What goes past the program's cut, if not all rows do.
+    pub(crate) deep: Option<Deep<'a>>,
     /// Where to report the experts chosen in every routed layer.
     pub(crate) trace: Option<&'a mut RouteTrace>,
     /// Where to report how long the stages of the step took, where a backend can tell.
@@ -43,7 +46,7 @@ pub(crate) struct Batch<'a> {
     pub(crate) stages: Option<&'a mut Vec<StageTime>>,
 }
 
-impl Batch<'_> {
+impl<'a> Batch<'a> {
     /// Of every row the last position of its sequence.
     pub(crate) fn ends(&self) -> impl Iterator<Item = u32> {
         let runs = self.sequences.chunk_by(|a, b| a == b);
@@ -59,6 +62,37 @@ impl Batch<'_> {
     pub(crate) fn shape(&self) -> (usize, usize) {
         (self.tokens.len(), self.outputs.len())
     }
+
+    /// The rows that go past the cut as a step of their own.
+    pub(crate) fn past_cut(&self, deep: &Deep<'a>) -> Batch<'a> {
+        Batch {
+            tokens: &self.tokens[deep.first..],
+            positions: &self.positions[deep.first..],
+            sequences: &self.sequences[deep.first..],
+            before: deep.before,
+            pages: self.pages,
+            states: self.states,
+            saves: self.saves,
+            outputs: deep.outputs,
+            want: self.want,
+            deep: None,
+            trace: None,
+            stages: None,
+        }
+    }
+}
+
+/// The last rows of a step, which run through all of the program; those before them stop at its cut.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Deep<'a> {
+    /// The cut.
+    pub(crate) narrow: Narrow,
+    /// The first of these rows. All outputs are among them.
+    pub(crate) first: usize,
+    /// What every sequence has before the first of its rows among them.
+    pub(crate) before: &'a [&'a [u32]],
+    /// The outputs, counted from `first`.
+    pub(crate) outputs: &'a [usize],
 }
 
 /// What comes back of every output row.

@@ -117,6 +117,7 @@ impl Engine {
             saves: &[],
             outputs: &outputs,
             want: Readback::Top(1),
+            deep: None,
             trace: None,
             stages: None,
         };

@@ -6,6 +6,7 @@ mod guess;
 mod readout;
 mod rebalance;
 mod recur;
+mod shallow;
 mod step;
 #[cfg(test)]
 mod tests;
@@ -34,6 +35,7 @@ use crate::error::{EngineError, LoadError, Term};
 use crate::generate::Params;
 use crate::plan::{EngineBuilder, ModelSource, Placement, Plan, Progress};
 use crate::prefix::{PrefixCache, PrefixStats};
+use crate::program::Narrow;
 use crate::residency::Traffic;
 use crate::session::Session;
 use crate::state::StatePool;
@@ -75,6 +77,9 @@ pub(crate) struct Inner {
     bytes_per_token: Bytes,
     open_sessions: AtomicUsize,
     has_block: bool,
+    /// Where rows of prompts may stop, and whether they do.
+    narrow: Option<Narrow>,
+    skips: bool,
     cache: Mutex<PrefixCache>,
     backend: Mutex<Box<dyn Backend>>,
     /// What steps take; held for moments only, and never while another lock is waited for.
@@ -113,6 +118,7 @@ impl Engine {
         let host_terms = plan.host_terms.clone();
         let (max_sessions, step_rows) = (plan.sessions, plan.step_rows);
         let (placement, device) = (plan.placement, plan.device());
+        let (narrow, skips) = (Narrow::of(&plan.program), !plan.whole_prompts);
         let seat = match &plan.head {
             Some(head) => Some(Arc::new(Seat::load(head, &plan.gguf, plan.threads, plan.isa)?)),
             None => None,
@@ -138,6 +144,8 @@ impl Engine {
                 bytes_per_token,
                 open_sessions: AtomicUsize::new(0),
                 has_block: backend.has_block(),
+                narrow,
+                skips,
                 cache: Mutex::new(cache),
                 backend: Mutex::new(backend),
                 price: Mutex::new(Price::new(warming)),

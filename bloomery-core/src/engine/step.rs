@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Engine, Readout};
-use crate::backend::{Answer, Backend, Batch, Readback, RouteTrace, StageTime};
+use crate::backend::{Answer, Backend, Batch, Deep, Readback, RouteTrace, StageTime};
 use crate::error::EngineError;
 use crate::residency::Traffic;
 use crate::sampling::{Needs, TopLogits};
@@ -25,10 +25,12 @@ pub enum Logits {
 #[derive(Debug)]
 pub struct Turn<'a> {
     pub(super) session: &'a mut Session,
-    tokens: &'a [u32],
+    pub(super) tokens: &'a [u32],
     /// How many tokens the session owes, and they with `tokens`.
     owed: (usize, Vec<u32>),
-    want: Logits,
+    pub(super) want: Logits,
+    /// The first position that has to go past the program's cut.
+    pub(super) first_deep: usize,
     /// Positions that the session is going to have soon.
     pub(super) goal: Option<usize>,
     /// Whether it may go back to any of the tokens.
@@ -36,7 +38,7 @@ pub struct Turn<'a> {
     hidden: bool,
     /// How much of the logits is looked at.
     needs: Needs,
-    trace: bool,
+    pub(super) trace: bool,
     timed: bool,
     readout: Readout,
     routes: RouteTrace,
@@ -61,6 +63,7 @@ impl<'a> Turn<'a> {
             tokens,
             owed: (0, Vec::new()),
             want,
+            first_deep: 0,
             goal: None,
             checks: false,
             hidden: false,
@@ -180,6 +183,12 @@ pub(super) struct Share {
     pub(super) end: usize,
 }
 
+impl Share {
+    pub(super) fn len(&self) -> usize {
+        self.end - self.start
+    }
+}
+
 impl Engine {
     /// Runs the turns together: every step takes rows of all of them until all are done. A session appears once.
     /// When a turn is impossible (context full, unknown token) or there is no room for all of them, none is begun; when
@@ -188,11 +197,12 @@ impl Engine {
         for turn in turns.iter_mut() {
             turn.session.settle();
             self.check(turn)?;
+            self.aim(turn);
             turn.begin();
         }
         let mut backend = self.inner.backend()?;
         let before: Vec<usize> = turns.iter().map(|turn| turn.session.state.len()).collect();
-        self.make_room(turns, backend.as_mut())?;
+        self.make_room(turns, &before, backend.as_mut())?;
         let traffic = backend.traffic();
         let mut done = vec![0; turns.len()];
         loop {
@@ -209,7 +219,7 @@ impl Engine {
             if let Err(error) = self.run(backend.as_mut(), turns, &before, &mut shares) {
                 let mut cache = self.inner.cache();
                 for (turn, len) in turns.iter_mut().zip(before) {
-                    turn.session.state.truncate(len + turn.owed.0, &mut cache.pool);
+                    turn.session.state.take_back(len, len + turn.owed.0, &mut cache.pool);
                 }
                 return Err(error);
             }
@@ -233,7 +243,12 @@ impl Engine {
     }
 
     /// Grows every turn's session by its tokens, or none.
-    fn make_room(&self, turns: &mut [Turn<'_>], backend: &mut dyn Backend) -> Result<(), EngineError> {
+    fn make_room(
+        &self,
+        turns: &mut [Turn<'_>],
+        before: &[usize],
+        backend: &mut dyn Backend,
+    ) -> Result<(), EngineError> {
         let mut cache = self.inner.cache();
         let mut needed = 0;
         for index in 0..turns.len() {
@@ -245,9 +260,8 @@ impl Engine {
             }
             let rest = turns[index + 1..].iter();
             needed += rest.map(|turn| turn.session.state.needs(turn.fed().len(), &cache.pool)).sum::<usize>();
-            for turn in &mut turns[..index] {
-                let before = turn.session.len() - turn.tokens.len();
-                turn.session.state.truncate(before, &mut cache.pool);
+            for (turn, &len) in turns[..index].iter_mut().zip(before) {
+                turn.session.state.take_back(len, len + turn.owed.0, &mut cache.pool);
             }
             let (free, total) = (cache.obtainable(), cache.pool.capacity());
             return Err(EngineError::PoolExhausted { needed, free, total });
@@ -286,6 +300,7 @@ impl Engine {
         shares: &mut Vec<Share>,
     ) -> Result<(), EngineError> {
         let states = self.assign_states(backend, turns, before, shares)?;
+        let shallow = self.shallow_rows(turns, before, shares);
         let (mut tokens, mut positions, mut sequences, mut outputs) = (vec![], vec![], vec![], vec![]);
         for (sequence, share) in shares.iter().enumerate() {
             let (turn, first) = (&turns[share.turn], before[share.turn]);
@@ -303,6 +318,16 @@ impl Engine {
         let past =
             |share: &Share| &turns[share.turn].session.state.tokens()[..before[share.turn] + share.start];
         let past: Vec<&[u32]> = shares.iter().map(past).collect();
+        let after: Vec<usize> = outputs.iter().map(|output| output.wrapping_sub(shallow)).collect();
+        let mut left = shallow;
+        let kept = shares.iter().map(|share| {
+            let skipped = left.min(share.len());
+            left -= skipped;
+            &turns[share.turn].session.state.tokens()[..before[share.turn] + share.start + skipped]
+        });
+        let kept: Vec<&[u32]> = kept.collect();
+        let deep = self.inner.narrow.filter(|_| shallow > 0);
+        let deep = deep.map(|narrow| Deep { narrow, first: shallow, before: &kept, outputs: &after });
         let mut trace = turns.iter().any(|turn| turn.trace).then(RouteTrace::default);
         let mut stages = turns.iter().any(|turn| turn.timed).then(Vec::new);
         let batch = Batch {
@@ -315,12 +340,14 @@ impl Engine {
             saves: &states.saves,
             outputs: &outputs,
             want,
+            deep,
             trace: trace.as_mut(),
             stages: stages.as_mut(),
         };
         let result = backend.step(batch);
         self.take_states(turns, shares, states, result.is_ok());
         let answer = result?;
+        self.note_keys(turns, before, shares, shallow);
         let width = if want == Readback::Hidden { self.inner.model.hidden } else { self.inner.model.vocab };
         self.deliver(turns, shares, (&sequences, &outputs), (answer, width), trace.as_ref());
         for share in shares {

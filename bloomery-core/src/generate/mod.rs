@@ -263,9 +263,11 @@ impl Generation<'_> {
         if self.fed < end {
             let goal = self.session.len() + self.prompt.len() - self.fed;
             let needs = self.chooser.needs();
+            // Nobody looks at logits before the last.
+            let want = if end == self.prompt.len() { Logits::Last } else { Logits::None };
             self.readout = self
                 .session
-                .feed(&self.prompt[self.fed..end], Logits::Last, |turn| turn.needing(needs).toward(goal))?;
+                .feed(&self.prompt[self.fed..end], want, |turn| turn.needing(needs).toward(goal))?;
             self.timings.prompt += end - self.fed;
             self.timings.prompt_time += start.elapsed();
             self.fed = end;

@@ -131,6 +131,7 @@ pub struct EngineBuilder {
     cache_ram: Bytes,
     checkpoints: Option<usize>,
     step_rows: Option<usize>,
+    whole_prompts: bool,
     threads: Option<NonZeroUsize>,
     numerics: Numerics,
     kv: Option<KvType>,
@@ -156,6 +157,7 @@ impl EngineBuilder {
             cache_ram: Bytes(0),
             checkpoints: None,
             step_rows: None,
+            whole_prompts: false,
             threads: None,
             numerics: Numerics::Fast,
             kv: None,
@@ -240,6 +242,12 @@ impl EngineBuilder {
     /// of a split model 4096.
     pub fn step_rows(self, step_rows: usize) -> Self {
         Self { step_rows: Some(step_rows), ..self }
+    }
+
+    /// Runs every token of a prompt through all layers. Default: in models whose last layers see the far past by rows that an earlier
+    /// one makes (DeepSeek-V4.1), most tokens of a long prompt stop at that one. Results are the same; this is for comparisons.
+    pub fn whole_prompts(self, whole_prompts: bool) -> Self {
+        Self { whole_prompts, ..self }
     }
 
     /// CPU threads. Default: the physical cores this process may use.
@@ -396,6 +404,7 @@ impl EngineBuilder {
             no_block: choice.no_block,
             sessions: self.sessions,
             step_rows: choice.step_rows,
+            whole_prompts: self.whole_prompts,
             placement: choice.placement,
             card: choice.card,
             split: choice.split,

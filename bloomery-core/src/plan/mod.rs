@@ -58,6 +58,7 @@ pub struct Plan {
     pub(crate) cache_ram: Bytes,
     pub(crate) sessions: usize,
     pub(crate) step_rows: usize,
+    pub(crate) whole_prompts: bool,
     pub(crate) terms: Vec<Term>,
     pub(crate) available: Bytes,
     /// Of host memory, where the model is on a card.

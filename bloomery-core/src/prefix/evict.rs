@@ -3,7 +3,7 @@
 use super::node::{NodeId, Place};
 use super::tree::PrefixTree;
 use crate::backend::Backend;
-use crate::state::{PageId, PagePool};
+use crate::state::{PAGE, PageId, PagePool};
 use crate::units::Bytes;
 
 impl PrefixTree {
@@ -66,7 +66,8 @@ impl PrefixTree {
         self.stats.parked_bytes += Bytes(bytes.len() as u64);
         self.stats.parked_pages += 1;
         self.unlist(node);
-        self.nodes[node].place = Place::Parked(bytes.into_boxed_slice());
+        let sound = pool.sound_rows(page, PAGE);
+        self.nodes[node].place = Place::Parked { bytes: bytes.into_boxed_slice(), sound };
         self.list(node);
         self.lose_child(node, true);
         self.stats.resident_pages -= 1;
@@ -108,7 +109,7 @@ impl PrefixTree {
     ) -> Option<PageId> {
         let size = match &self.nodes[node].place {
             Place::Resident(page) => return Some(*page),
-            Place::Parked(bytes) => Bytes(bytes.len() as u64),
+            Place::Parked { bytes, .. } => Bytes(bytes.len() as u64),
             Place::None => return None,
         };
         // The page that makes room may be parked where this one was.
@@ -116,11 +117,14 @@ impl PrefixTree {
         let made = self.make_room(1, pool, backend);
         self.stats.parked_bytes += size;
         let page = made.then(|| pool.take()).flatten()?;
-        if let Place::Parked(bytes) = &self.nodes[node].place {
-            backend.write_page(page, bytes);
-        }
         let rows = self.nodes[node].tokens().len();
         pool.wrote(page, rows);
+        if let Place::Parked { bytes, sound } = &self.nodes[node].place {
+            backend.write_page(page, bytes);
+            if *sound < rows {
+                pool.wrote_keys(page, *sound, false);
+            }
+        }
         pool.keep(page, rows);
         pool.release(page);
         self.unpark(node, page);
@@ -131,7 +135,9 @@ impl PrefixTree {
     /// A parked node is in the pool again, as `page`, which the tree owns already.
     pub(super) fn unpark(&mut self, node: NodeId, page: PageId) {
         self.unlist(node);
-        if let Place::Parked(bytes) = std::mem::replace(&mut self.nodes[node].place, Place::Resident(page)) {
+        if let Place::Parked { bytes, .. } =
+            std::mem::replace(&mut self.nodes[node].place, Place::Resident(page))
+        {
             self.stats.parked_bytes = self.stats.parked_bytes.saturating_sub(Bytes(bytes.len() as u64));
             self.stats.parked_pages -= 1;
             self.stats.resident_pages += 1;
@@ -173,7 +179,7 @@ impl PrefixTree {
         self.nodes[parent].children.remove(at);
         self.list(parent);
         let place = self.nodes.remove(node);
-        if let Place::Parked(bytes) = &place {
+        if let Place::Parked { bytes, .. } = &place {
             self.stats.parked_bytes = self.stats.parked_bytes.saturating_sub(Bytes(bytes.len() as u64));
             self.stats.parked_pages -= 1;
         }
@@ -201,7 +207,9 @@ impl PrefixTree {
         let node = &self.nodes[id];
         match node.place {
             Place::Resident(_) if node.resident_children == 0 => self.leaves.insert((node.last_use, id)),
-            Place::Parked(_) if node.children.is_empty() => self.parked_leaves.insert((node.last_use, id)),
+            Place::Parked { .. } if node.children.is_empty() => {
+                self.parked_leaves.insert((node.last_use, id))
+            }
             _ => false,
         };
     }
@@ -210,7 +218,9 @@ impl PrefixTree {
         let node = &self.nodes[id];
         match node.place {
             Place::Resident(_) if node.resident_children == 0 => self.leaves.remove(&(node.last_use, id)),
-            Place::Parked(_) if node.children.is_empty() => self.parked_leaves.remove(&(node.last_use, id)),
+            Place::Parked { .. } if node.children.is_empty() => {
+                self.parked_leaves.remove(&(node.last_use, id))
+            }
             _ => false,
         };
     }

@@ -18,7 +18,11 @@ pub(super) enum Place {
     /// In the pool.
     Resident(PageId),
     /// In host memory, as the backend read them.
-    Parked(Box<[u8]>),
+    Parked {
+        bytes: Box<[u8]>,
+        /// Rows before the first that not all layers have right keys of.
+        sound: usize,
+    },
 }
 
 /// A recurrent state after some rows of a node.

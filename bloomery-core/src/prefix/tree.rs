@@ -206,16 +206,17 @@ impl PrefixTree {
             return node;
         };
         self.touch(node);
-        let longer = tokens.len() > self.nodes[node].tokens().len();
+        let (len, held) = (tokens.len(), self.nodes[node].tokens().len());
+        let longer = len > held;
         match self.nodes[node].place {
-            // Of equals the one that is there stays: others may have it already.
             Place::Resident(kept) if longer && kept == page => pool.keep_more(page, tokens.len()),
-            Place::Resident(kept) if longer => {
+            // Of equals the one that is there stays: others may have it already. Layers behind a program's cut may lack keys of it.
+            Place::Resident(kept) if longer || (len == held && sounder(pool, page, kept, len)) => {
                 pool.keep(page, tokens.len());
                 pool.drop_kept(kept);
                 self.nodes[node].place = Place::Resident(page);
             }
-            Place::Parked(_) if tokens.len() >= self.nodes[node].tokens().len() => {
+            Place::Parked { .. } if tokens.len() >= self.nodes[node].tokens().len() => {
                 pool.keep(page, tokens.len());
                 self.unpark(node, page);
             }
@@ -226,4 +227,9 @@ impl PrefixTree {
         }
         node
     }
+}
+
+/// Whether `page` has right keys of more of the first `rows` rows than `other` has.
+fn sounder(pool: &PagePool, page: PageId, other: PageId, rows: usize) -> bool {
+    pool.sound_rows(page, rows) > pool.sound_rows(other, rows)
 }

@@ -11,8 +11,8 @@ pub(crate) use pages::{PAGE, PageId, PagePool};
 pub(crate) use recurrent::{Keep, Known};
 pub(crate) use sequence::SequenceState;
 pub(crate) use slots::{Kept, StatePool, StateRef};
-pub(crate) use snapshot::SavedState;
 pub use snapshot::Snapshot;
+pub(crate) use snapshot::{SavedState, Skipped};
 
 /// A recurrent state, the same in all layers that have one.
 pub(crate) type StateId = u32;

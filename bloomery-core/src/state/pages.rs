@@ -19,6 +19,8 @@ struct Page {
     written: usize,
     /// Rows that the tree of prefixes needs, if it is one of the owners.
     kept: Option<usize>,
+    /// The first row that layers behind a program's cut have no right keys of, if there is one.
+    shallow: Option<usize>,
 }
 
 impl Page {
@@ -148,6 +150,26 @@ impl PagePool {
     /// An owner that [may](Self::may_write) writes rows up to `end`.
     pub(crate) fn wrote(&mut self, page: PageId, end: usize) {
         self.pages[page as usize].written = end;
+    }
+
+    /// Rows from `row` on were written: all layers have right keys of them, if they are `sound`.
+    pub(crate) fn wrote_keys(&mut self, page: PageId, row: usize, sound: bool) {
+        let shallow = &mut self.pages[page as usize].shallow;
+        *shallow = match sound {
+            // Rows after those that were written mean nothing to the one who may write.
+            true => shallow.filter(|&first| first < row),
+            false => Some(shallow.map_or(row, |first| first.min(row))),
+        };
+    }
+
+    /// Of the first `rows` rows, those before the first that not all layers have right keys of.
+    pub(crate) fn sound_rows(&self, page: PageId, rows: usize) -> usize {
+        self.pages[page as usize].shallow.map_or(rows, |first| first.min(rows))
+    }
+
+    /// `to` holds what `from` held.
+    pub(crate) fn copied(&mut self, from: PageId, to: PageId) {
+        self.pages[to as usize].shallow = self.pages[from as usize].shallow;
     }
 
     #[cfg(test)]

@@ -1,5 +1,7 @@
 //! The state of one sequence. Everything that grows or shrinks with it goes through here.
 
+use std::ops::Range;
+
 use super::recurrent::Recurrent;
 use super::{Keep, Known, PAGE, PageId, PagePool, StateRef};
 use crate::prefix::Mark;
@@ -18,6 +20,8 @@ pub(crate) struct SequenceState {
     /// How far the tree of prefixes is known to have the full pages.
     mark: Option<Mark>,
     recurrent: Recurrent,
+    /// In models with a cut: rows from here on have right keys in all layers, as far as they go past the cut. None: nobody has looked.
+    sound_from: Option<usize>,
 }
 
 /// A page whose contents must be copied before the sequence may write to it.
@@ -80,6 +84,7 @@ impl SequenceState {
         if let Some(from) = self.copied_page(tokens.len(), pool) {
             let to = pool.take()?;
             pool.release(from);
+            pool.copied(from, to);
             self.pages[open] = to;
             copy = Some(PageCopy { from, to });
         }
@@ -117,7 +122,12 @@ impl SequenceState {
 
     /// Forgets all positions from `len` on. With recurrent states fewer are held, and the rest is owed.
     pub(crate) fn truncate(&mut self, len: usize, pool: &mut PagePool) {
-        let mut held = self.len().min(len);
+        self.take_back(len, len, pool);
+    }
+
+    /// As [`truncate`](Self::truncate), and holds no more than `held` positions: the others are owed.
+    pub(crate) fn take_back(&mut self, held: usize, len: usize, pool: &mut PagePool) {
+        let mut held = self.len().min(held).min(len);
         if pool.states.is_used() {
             held = self.recurrent.truncate(held, &mut pool.states);
         }
@@ -127,6 +137,7 @@ impl SequenceState {
         for page in self.pages.drain(held.div_ceil(PAGE)..) {
             pool.release(page);
         }
+        self.sound_from = None;
     }
 
     /// As [`truncate`](Self::truncate), but nothing is owed: the sequence ends where it knows its state.
@@ -157,6 +168,36 @@ impl SequenceState {
             pages: self.pages.clone(),
             mark: self.mark,
             recurrent: self.recurrent.fork(&mut pool.states),
+            sound_from: self.sound_from,
+        }
+    }
+
+    /// Whether all layers have right keys of the `reach` positions before `len`.
+    pub(crate) fn is_sound(&self, len: usize, reach: usize, pool: &PagePool) -> bool {
+        (len.saturating_sub(reach) / PAGE..len.div_ceil(PAGE)).all(|index| {
+            let rows = PAGE.min(len - index * PAGE);
+            pool.sound_rows(self.pages[index], rows) == rows
+        })
+    }
+
+    pub(crate) fn sound_from(&self) -> Option<usize> {
+        self.sound_from
+    }
+
+    pub(crate) fn set_sound_from(&mut self, position: usize) {
+        self.sound_from = Some(position);
+    }
+
+    /// Notes which layers have right keys of positions that were run.
+    pub(crate) fn wrote_keys(&self, positions: Range<usize>, pool: &mut PagePool) {
+        let sound_from = self.sound_from.unwrap_or(0);
+        for (index, &page) in self.pages.iter().enumerate().skip(positions.start / PAGE) {
+            let start = positions.start.max(index * PAGE);
+            let end = positions.end.min((index + 1) * PAGE);
+            if start >= end {
+                break;
+            }
+            pool.wrote_keys(page, start - index * PAGE, start >= sound_from);
         }
     }
 

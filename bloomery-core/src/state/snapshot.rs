@@ -16,6 +16,17 @@ pub struct Snapshot {
     pub(crate) pages: Vec<Vec<u8>>,
     /// Of models that have recurrent layers.
     pub(crate) state: Option<SavedState>,
+    /// Of models some of whose layers skipped positions.
+    pub(crate) skipped: Option<Skipped>,
+}
+
+/// Of which rows all layers have keys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Skipped {
+    /// Positions that pages are of; tokens after them are run again.
+    pub(crate) len: usize,
+    /// Rows of every page before the first that some layers have skipped.
+    pub(crate) sound: Vec<u8>,
 }
 
 /// A recurrent state. Pages reach as far as it does; tokens after them are run again.
@@ -27,8 +38,8 @@ pub(crate) struct SavedState {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Without a recurrent state, and with one.
-const MAGIC: [&[u8; 8]; 2] = [b"BLMSNAP1", b"BLMSNAP2"];
+/// Without a recurrent state, with one, and with rows that layers have skipped.
+const MAGIC: [&[u8; 8]; 3] = [b"BLMSNAP1", b"BLMSNAP2", b"BLMSNAP3"];
 
 impl Snapshot {
     /// Tokens of the saved session.
@@ -38,12 +49,13 @@ impl Snapshot {
     }
 
     /// Little-endian: magic, model, counts of tokens and pages, bytes of a page; where there is a recurrent state its
-    /// positions and bytes; tokens, pages, the state.
+    /// positions and bytes; where layers have skipped rows the positions of pages, and how many bytes say which rows; tokens, pages, the
+    /// state, a byte for each page.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let page_bytes = self.page_bytes();
-        let state = self.state.as_ref().map_or(0, |state| 16 + state.bytes.len());
-        let mut out = Vec::with_capacity(40 + 4 * self.tokens.len() + page_bytes * self.pages.len() + state);
+        let more = self.more().map_or(0, |(_, bytes)| 16 + bytes.len());
+        let mut out = Vec::with_capacity(40 + 4 * self.tokens.len() + page_bytes * self.pages.len() + more);
         self.write_to(&mut out).expect("a vector takes every byte");
         out
     }
@@ -53,15 +65,22 @@ impl Snapshot {
     /// # Errors
     /// Those of the writer.
     pub fn write_to(&self, out: &mut impl Write) -> io::Result<()> {
-        out.write_all(MAGIC[usize::from(self.state.is_some())])?;
+        let kind = if self.skipped.is_some() { 2 } else { usize::from(self.state.is_some()) };
+        out.write_all(MAGIC[kind])?;
         let counts =
             [self.model, self.tokens.len() as u64, self.pages.len() as u64, self.page_bytes() as u64];
-        let state = self.state.iter().flat_map(|state| [state.len as u64, state.bytes.len() as u64]);
-        counts.into_iter().chain(state).try_for_each(|word| out.write_all(&word.to_le_bytes()))?;
+        let more = self.more().into_iter().flat_map(|(len, bytes)| [len as u64, bytes.len() as u64]);
+        counts.into_iter().chain(more).try_for_each(|word| out.write_all(&word.to_le_bytes()))?;
         let tokens: Vec<u8> = self.tokens.iter().flat_map(|token| token.to_le_bytes()).collect();
         out.write_all(&tokens)?;
         self.pages.iter().try_for_each(|page| out.write_all(page))?;
-        self.state.iter().try_for_each(|state| out.write_all(&state.bytes))
+        self.more().map_or(Ok(()), |(_, bytes)| out.write_all(bytes))
+    }
+
+    /// What follows the pages, and positions that belong to it.
+    fn more(&self) -> Option<(usize, &[u8])> {
+        let state = self.state.as_ref().map(|state| (state.len, state.bytes.as_slice()));
+        state.or_else(|| self.skipped.as_ref().map(|skipped| (skipped.len, skipped.sound.as_slice())))
     }
 
     fn page_bytes(&self) -> usize {
@@ -87,11 +106,10 @@ impl Snapshot {
         let cut_off = || bad("the header is cut off".to_owned());
         let Some(mut rest) = len.checked_sub(magic.len() as u64) else { return Err(cut_off()) };
         fill(&mut magic)?;
-        let Some(words) =
-            [4, 6].into_iter().zip(MAGIC).find_map(|(words, known)| (*known == magic).then_some(words))
-        else {
-            return Err(bad("it does not start with BLMSNAP1 or BLMSNAP2".to_owned()));
+        let Some(kind) = MAGIC.iter().position(|known| **known == magic) else {
+            return Err(bad("it does not start with BLMSNAP1, BLMSNAP2 or BLMSNAP3".to_owned()));
         };
+        let words = [4, 6, 6][kind];
         let mut header = [0u64; 6];
         rest = rest.checked_sub(8 * words as u64).ok_or_else(cut_off)?;
         for word in &mut header[..words] {
@@ -99,12 +117,12 @@ impl Snapshot {
             fill(&mut bytes)?;
             *word = u64::from_le_bytes(bytes);
         }
-        let [model, tokens, pages, page_bytes, state_len, state_bytes] = header;
-        let parts = [tokens.checked_mul(4), pages.checked_mul(page_bytes), Some(state_bytes)];
+        let [model, tokens, pages, page_bytes, more_len, more_bytes] = header;
+        let parts = [tokens.checked_mul(4), pages.checked_mul(page_bytes), Some(more_bytes)];
         let expected = parts.into_iter().try_fold(0u64, |sum, part| sum.checked_add(part?));
-        if expected != Some(rest) || (page_bytes == 0 && pages > 0) || state_len > tokens {
+        if expected != Some(rest) || (page_bytes == 0 && pages > 0) || more_len > tokens {
             return Err(bad(format!(
-                "{tokens} tokens, {pages} pages of {page_bytes} bytes and a state of {state_bytes} do not make {rest}"
+                "{tokens} tokens, {pages} pages of {page_bytes} bytes and {more_bytes} more do not make {rest}"
             )));
         }
         let mut ids = vec![0; tokens as usize * 4];
@@ -115,13 +133,17 @@ impl Snapshot {
             fill(&mut page).map(|()| page)
         };
         let pages = (0..pages).map(page).collect::<Result<_, _>>()?;
-        let mut state = None;
+        let (mut state, mut skipped) = (None, None);
         if words == header.len() {
-            let mut bytes = vec![0; state_bytes as usize];
+            let mut bytes = vec![0; more_bytes as usize];
             fill(&mut bytes)?;
-            state = Some(SavedState { len: state_len as usize, bytes });
+            let len = more_len as usize;
+            match kind {
+                1 => state = Some(SavedState { len, bytes }),
+                _ => skipped = Some(Skipped { len, sound: bytes }),
+            }
         }
-        Ok(Self { model, tokens, pages, state })
+        Ok(Self { model, tokens, pages, state, skipped })
     }
 }
 
@@ -132,9 +154,14 @@ mod tests {
     #[test]
     fn bytes_round_trip_and_damage_is_refused() {
         let (tokens, pages) = (vec![1, 2, 3], vec![vec![5; 16], vec![6; 16]]);
-        let plain = Snapshot { model: 9, tokens, pages, state: None };
+        let plain = Snapshot { model: 9, tokens, pages, state: None, skipped: None };
         let state = Some(SavedState { len: 2, bytes: vec![7; 12] });
-        for (snapshot, magic) in [(plain.clone(), b"BLMSNAP1"), (Snapshot { state, ..plain }, b"BLMSNAP2")] {
+        let skipped = Some(Skipped { len: 2, sound: vec![64, 3] });
+        for (snapshot, magic) in [
+            (plain.clone(), b"BLMSNAP1"),
+            (Snapshot { state, ..plain.clone() }, b"BLMSNAP2"),
+            (Snapshot { skipped, ..plain }, b"BLMSNAP3"),
+        ] {
             let bytes = snapshot.to_bytes();
             assert!(bytes.starts_with(magic));
             assert_eq!(Snapshot::from_bytes(&bytes).unwrap(), snapshot);
@@ -144,7 +171,7 @@ mod tests {
             let mut longer = bytes.clone();
             longer.push(0);
             assert!(Snapshot::from_bytes(&longer).is_err());
-            for word in 1..(if snapshot.state.is_some() { 7 } else { 5 }) {
+            for word in 1..(if snapshot.more().is_some() { 7 } else { 5 }) {
                 let mut absurd = bytes.clone();
                 absurd[8 * word..8 * (word + 1)].copy_from_slice(&u64::MAX.to_le_bytes());
                 assert!(Snapshot::from_bytes(&absurd).is_err() || word == 1, "word {word}");

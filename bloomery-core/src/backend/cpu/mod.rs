@@ -10,15 +10,19 @@ mod model;
 mod states;
 mod step;
 mod streams;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Range;
 
 use bloomery_kernels::cpu::{
     AttentionScratch, Cpu, DeltaScratch, KernelError, Masks, NgramScratch, Pool, Routes, Scratch,
 };
 
-use super::{Answer, Backend, Batch, Readback};
+use super::{Answer, Backend, Batch, Readback, RouteTrace};
 use crate::error::{EngineError, LoadError};
 use crate::plan::Plan;
-use crate::program::{NgramLayer, Op, Program};
+use crate::program::{NgramLayer, Op, Program, Rows};
 use crate::state::{PageId, StateId};
 use cache::LayerCache;
 use groups::LayerGroups;
@@ -93,32 +97,60 @@ impl CpuBackend {
             model,
         })
     }
+
+    /// Runs some of a step's ops, and what comes in place of those that are left out at the end. Tells the experts that were chosen.
+    fn run(
+        &mut self,
+        batch: &Batch<'_>,
+        ops: Range<usize>,
+        mut trace: Option<&mut RouteTrace>,
+    ) -> Result<(), KernelError> {
+        let mut step = Step::new(self, batch);
+        step.size_buffers();
+        let program = &step.model.program;
+        let is_end = batch.want == Readback::Hidden && ops.end + 1 == program.step_ops().count();
+        let last = program.hidden.op.as_ref().filter(|_| is_end);
+        let ops = program.step_ops().take(ops.end).skip(ops.start).chain(last);
+        if ops.clone().any(|op| matches!(op, Op::Ngrams { .. })) {
+            step.look_up();
+        }
+        for op in ops {
+            step.run(op)?;
+            if let (Some(trace), Op::Route { .. }) = (&mut trace, op) {
+                trace.layers.push((step.routes.used, step.routes.experts.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Rows from `first` on become those from 0 on.
+    fn drop_rows(&mut self, first: usize) {
+        for buffer in self.model.program.buffers.iter().filter(|buffer| buffer.rows == Rows::All) {
+            self.buffers[buffer.index].drain(..first * buffer.cols);
+        }
+    }
 }
 
 impl Backend for CpuBackend {
     fn step(&mut self, mut batch: Batch<'_>) -> Result<Answer<'_>, EngineError> {
-        let trace = batch.trace.take();
-        let mut step = Step::new(self, &batch);
-        step.size_buffers();
-        step.look_up();
-        let mut traced = Vec::new();
-        let program = &step.model.program;
+        let (mut trace, deep) = (batch.trace.take(), batch.deep.take());
+        if let Some(trace) = &mut trace {
+            trace.layers.clear();
+        }
         // The head is the last op; hidden states are what it would have read.
         let wants_hidden = batch.want == Readback::Hidden;
-        let count = program.step_ops().count();
-        let (ops, last) = match wants_hidden {
-            true => (count - 1, program.hidden.op.as_ref()),
-            false => (count, None),
-        };
-        for op in program.step_ops().take(ops).chain(last) {
-            step.run(op)?;
-            if trace.is_some() && matches!(op, Op::Route { .. }) {
-                traced.push((step.routes.used, step.routes.experts.clone()));
+        let end = self.model.program.step_ops().count() - usize::from(wants_hidden);
+        let mut start = 0;
+        if let Some(deep) = &deep {
+            start = deep.narrow.at;
+            self.run(&batch, 0..start, trace.as_deref_mut())?;
+            if deep.first == batch.tokens.len() {
+                return Ok(Answer::Rows(&[]));
             }
+            self.drop_rows(deep.first);
+            batch = batch.past_cut(deep);
         }
-        if let Some(trace) = trace {
-            trace.layers = traced;
-        }
+        self.run(&batch, start..end, trace)?;
         let Program { logits, hidden, .. } = &self.model.program;
         Ok(Answer::Rows(&self.buffers[if wants_hidden { hidden.buffer.index } else { logits.index }]))
     }

@@ -11,8 +11,8 @@ use super::model::Model;
 use super::pages::Caches;
 use super::sizes::Sizes;
 use super::states::States;
-use super::walk::{Stage, body, guess, head, states};
-use crate::backend::{Batch, Readback};
+use super::walk::{Stage, before_cut, body, guess, head, past_cut, states};
+use crate::backend::{Batch, Deep, Readback};
 
 /// See above. Experts that come and go are apart.
 #[derive(Debug)]
@@ -46,13 +46,32 @@ impl Card {
             hosted: hosted.map(|hosted| (&hosted.slots, hosted.way())),
             rows,
             outputs,
+            first: 0,
         }
     }
 
-    /// A step's kernels.
-    pub(super) fn stages(&self, hosted: Option<&Hosted>, batch: &Batch<'_>) -> Result<Vec<Stage>, CudaError> {
-        let frame = self.frame(hosted, batch.shape());
-        let mut stages = body(&frame)?;
+    /// A step's kernels up to the program's cut.
+    pub(super) fn shallow(
+        &self,
+        hosted: Option<&Hosted>,
+        (batch, deep): (&Batch<'_>, &Deep<'_>),
+    ) -> Result<Vec<Stage>, CudaError> {
+        before_cut(&self.frame(hosted, batch.shape()), deep.narrow)
+    }
+
+    /// A step's kernels; behind the cut, where `past` is the part of a step that goes past it.
+    pub(super) fn stages(
+        &self,
+        hosted: Option<&Hosted>,
+        batch: &Batch<'_>,
+        past: Option<&Deep<'_>>,
+    ) -> Result<Vec<Stage>, CudaError> {
+        let first = past.map_or(0, |deep| deep.first);
+        let frame = Frame { first, ..self.frame(hosted, batch.shape()) };
+        let mut stages = match past {
+            None => body(&frame)?,
+            Some(deep) => past_cut(&frame, deep.narrow)?,
+        };
         match batch.want {
             Readback::Hidden if frame.outputs > 0 => stages.push(states(&frame)?),
             Readback::Hidden => {}

@@ -26,6 +26,8 @@ pub(super) struct Frame<'a> {
     pub(super) hosted: Option<(&'a Slots, Way<'a>)>,
     pub(super) rows: usize,
     pub(super) outputs: usize,
+    /// Where the step's rows begin in buffers of all rows: behind those that stopped at the program's cut.
+    pub(super) first: usize,
 }
 
 impl Frame<'_> {
@@ -46,6 +48,10 @@ impl Frame<'_> {
     /// Some of them.
     pub(super) fn part(&self, buffer: Buffer, first: usize, rows: usize) -> Result<Span<f32>, CudaError> {
         let index = if self.takes_all() { self.model.taken_from(buffer.index) } else { buffer.index };
+        let first = match self.model.program.buffers[index].rows {
+            Rows::All => self.first + first,
+            Rows::Outputs => first,
+        };
         self.memory.buffers[index].slice(first * buffer.cols..(first + rows) * buffer.cols)
     }
 }

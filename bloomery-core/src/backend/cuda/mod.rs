@@ -36,13 +36,14 @@ pub(crate) use support::{
 use bloomery_kernels::cpu::{Cpu, Pool};
 use bloomery_kernels::cuda::{CudaError, Device, Span, Stream};
 
-use super::{Answer, Backend, Batch, GraphFacts, Readback};
+use super::{Answer, Backend, Batch, Deep, GraphFacts, Readback};
 use crate::error::{EngineError, LoadError};
 use crate::plan::{Plan, Progress, StateSlots};
 use crate::residency::Traffic;
 use crate::state::{PAGE, PageId, StateId};
 use crate::units::Bytes;
 use card::Card;
+use frame::Frame;
 use graphs::{GRAPH_ROWS, Graphs, Pass, Shape};
 use hosted::{HeatFile, Hosted, Parts};
 use inputs::Inputs;
@@ -55,7 +56,7 @@ use readback::Reader;
 use share::Share;
 use states::States;
 use tilings::Tilings;
-use walk::{launch, served};
+use walk::{Stage, launch, served};
 use watch::{Watch, one};
 
 /// A model on a card.
@@ -180,20 +181,46 @@ impl CudaBackend {
     }
 
     /// Queues a step's kernels, and does the host's part in it.
-    fn run(&mut self, batch: &Batch<'_>, watch: Watch<'_>) -> Result<(), EngineError> {
+    fn run(&mut self, batch: &Batch<'_>, watch: &mut Watch<'_>) -> Result<(), EngineError> {
         let Self { stream, card, graphs, hosted, .. } = self;
         let (rows, outputs) = batch.shape();
         let streams = hosted.as_ref().is_some_and(Hosted::streams);
         let as_graph = rows <= GRAPH_ROWS && batch.want != Readback::Hidden && !streams && !watch.is_on();
-        let stages = || card.stages(hosted.as_ref(), batch);
+        let stages = || card.stages(hosted.as_ref(), batch, None);
         let shape = Shape { pass: Pass::Step, rows, outputs };
         if as_graph && graphs.run(stream, shape, |stream| launch(stream, &stages()?))? {
             let Some(hosted) = hosted else { return Ok(()) };
             return hosted.serve_all(&served(&card.model.program, rows, outputs));
         }
         let stages = stages()?;
+        self.queue(&stages, watch)
+    }
+
+    /// Queues the kernels of a step some of whose rows stop at the program's cut.
+    fn run_parts(
+        &mut self,
+        batch: &Batch<'_>,
+        deep: &Deep<'_>,
+        watch: &mut Watch<'_>,
+    ) -> Result<(), EngineError> {
+        let stages = self.card.shallow(self.hosted.as_ref(), (batch, deep))?;
+        self.queue(&stages, watch)?;
+        if deep.first == batch.tokens.len() {
+            return Ok(());
+        }
+        let past = batch.past_cut(deep);
+        self.card.inputs.send(&mut self.stream, &past)?;
+        if let Some(lookup) = self.card.lookup.as_mut().filter(|_| deep.narrow.looks_up) {
+            lookup.send(&mut self.stream, &past)?;
+        }
+        let stages = self.card.stages(self.hosted.as_ref(), &past, Some(deep))?;
+        self.queue(&stages, watch)
+    }
+
+    fn queue(&mut self, stages: &[Stage], watch: &mut Watch<'_>) -> Result<(), EngineError> {
+        let Self { stream, card, hosted, .. } = self;
         match watch.is_on() {
-            true => watch.run(stream, &stages, &card.memory, hosted),
+            true => watch.run(stream, stages, &card.memory, hosted),
             false => stages.iter().try_for_each(|stage| one(stream, stage, hosted)),
         }
     }
@@ -202,22 +229,31 @@ impl CudaBackend {
 impl Backend for CudaBackend {
     fn step(&mut self, mut batch: Batch<'_>) -> Result<Answer<'_>, EngineError> {
         self.check()?;
-        let watch = Watch { trace: batch.trace.take(), times: batch.stages.take() };
+        let mut watch = Watch { trace: batch.trace.take(), times: batch.stages.take() };
+        watch.clear();
+        let deep = batch.deep.take();
         self.card.states.check(&batch)?;
         self.card.inputs.send(&mut self.stream, &batch)?;
         if let Some(lookup) = &mut self.card.lookup {
             lookup.send(&mut self.stream, &batch)?;
         }
         if let Some(hosted) = &mut self.hosted {
-            hosted.begin(&mut self.stream, batch.tokens.len())?;
+            let stops = deep.filter(|deep| deep.first == batch.tokens.len());
+            let layers = stops.map_or(usize::MAX, |deep| deep.narrow.routed);
+            hosted.begin(&mut self.stream, batch.tokens.len(), layers)?;
         }
-        let ran = self.run(&batch, watch);
+        let ran = match &deep {
+            None => self.run(&batch, &mut watch),
+            Some(deep) => self.run_parts(&batch, deep, &mut watch),
+        };
         let Self { stream, card, reader, hosted, .. } = self;
         if let (Err(_), Some(hosted)) = (&ran, &mut *hosted) {
             hosted.recover(stream);
         }
         ran?;
-        let frame = card.frame(None, batch.shape());
+        let (rows, outputs) = batch.shape();
+        let first = deep.map_or(0, |deep| deep.first);
+        let frame = Frame { first, ..card.frame(None, (rows - first, outputs)) };
         let answer = reader.read(stream, &frame, batch.want)?;
         if let Some(hosted) = hosted {
             hosted.end(stream, batch.tokens.len())?;

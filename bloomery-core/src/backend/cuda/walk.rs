@@ -11,7 +11,7 @@ use super::ops::{
 };
 use super::residual::Residual;
 use super::sizes::count;
-use crate::program::{AttentionId, Buffer, Gated, Op, Program, Projection};
+use crate::program::{AttentionId, Buffer, Gated, Narrow, Op, Program, Projection};
 use crate::weights::VectorId;
 
 /// The kernels of one op, or of two that are one on a card.
@@ -42,20 +42,40 @@ impl Stage {
 
 /// Everything but the head. Where no outputs are wanted, nothing that only they need.
 pub(super) fn body(frame: &Frame<'_>) -> Result<Vec<Stage>, CudaError> {
+    walk(frame, 0, trunk(frame))
+}
+
+/// What [`body`] has up to the program's cut, and what it has behind it.
+pub(super) fn before_cut(frame: &Frame<'_>, narrow: Narrow) -> Result<Vec<Stage>, CudaError> {
+    walk(frame, 0, trunk(frame).take(narrow.at))
+}
+
+/// See above.
+pub(super) fn past_cut(frame: &Frame<'_>, narrow: Narrow) -> Result<Vec<Stage>, CudaError> {
+    walk(frame, narrow.routed, trunk(frame).skip(narrow.at))
+}
+
+/// The ops of a step but for the head.
+fn trunk<'a>(frame: &Frame<'a>) -> impl Iterator<Item = &'a Op> + Clone + use<'a> {
     let ops = frame.model.program.step_ops();
-    walk(frame, ops.clone().take(ops.count().saturating_sub(1)))
+    ops.clone().take(ops.count().saturating_sub(1))
 }
 
 /// A pass of the block that guesses. One that goes on from the pass before finds what it begins with.
 pub(super) fn guess(frame: &Frame<'_>, goes_on: bool) -> Result<Vec<Stage>, CudaError> {
     let draft = frame.model.program.draft.as_ref();
-    walk(frame, draft.iter().flat_map(|draft| draft.pass(goes_on)))
+    walk(frame, 0, draft.iter().flat_map(|draft| draft.pass(goes_on)))
 }
 
-fn walk<'a>(frame: &Frame<'_>, ops: impl Iterator<Item = &'a Op> + Clone) -> Result<Vec<Stage>, CudaError> {
+/// The kernels of ops of which the first routed layer is number `layer`.
+fn walk<'a>(
+    frame: &Frame<'_>,
+    mut layer: usize,
+    ops: impl Iterator<Item = &'a Op> + Clone,
+) -> Result<Vec<Stage>, CudaError> {
     let mut ops = ops.peekable();
     let mut stages = Vec::new();
-    let (mut used_now, mut layer, mut first, mut seen) = (1, 0, None, Seen::Nothing);
+    let (mut used_now, mut first, mut seen) = (1, None, Seen::Nothing);
     while let Some(op) = ops.next() {
         if let Some((residual, count)) = Residual::of(std::iter::once(op).chain(ops.clone())) {
             stages.extend(residual.stages(frame)?);

@@ -20,25 +20,28 @@ impl Watch<'_> {
         self.trace.is_some() || self.times.is_some()
     }
 
+    /// Forgets earlier reports.
+    pub(super) fn clear(&mut self) {
+        self.trace.iter_mut().for_each(|trace| trace.layers.clear());
+        self.times.iter_mut().for_each(|times| times.clear());
+    }
+
     /// Queues the kernels and reports.
     pub(super) fn run(
-        self,
+        &mut self,
         stream: &mut Stream,
         stages: &[Stage],
         memory: &Memory,
         hosted: &mut Option<Hosted>,
     ) -> Result<(), EngineError> {
-        let Self { mut trace, times } = self;
-        if let Some(trace) = &mut trace {
-            trace.layers.clear();
-        }
+        let Self { trace, times } = self;
         let mut events = Vec::new();
         for stage in stages {
             if times.is_some() {
                 events.push(stream.event()?);
             }
             one(stream, stage, hosted)?;
-            if let (Some(trace), Some((used, rows))) = (&mut trace, stage.routed) {
+            if let (Some(trace), Some((used, rows))) = (trace.as_mut(), stage.routed) {
                 let mut experts = vec![0; used * rows];
                 stream.download(&memory.experts.slice(0..used * rows)?, &mut experts)?;
                 trace.layers.push((used, experts));
@@ -46,7 +49,6 @@ impl Watch<'_> {
         }
         let Some(times) = times else { return Ok(()) };
         events.push(stream.event()?);
-        times.clear();
         for (stage, ends) in stages.iter().zip(events.windows(2)) {
             let micros = ends[1].micros_since(&ends[0])?;
             let bytes = stage.launches.iter().map(|launch| launch.bytes()).sum();

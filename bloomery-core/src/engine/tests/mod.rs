@@ -5,3 +5,4 @@ mod hybrid;
 mod jobs;
 mod property;
 mod reuse;
+mod shallow;

@@ -225,7 +225,7 @@ impl World {
                     }
                     self.rows.0[*page as usize]
                 }
-                Place::Parked(bytes) => {
+                Place::Parked { bytes, .. } => {
                     parked += 1;
                     if node.children.is_empty() {
                         parked_leaves.insert((node.last_use, id));

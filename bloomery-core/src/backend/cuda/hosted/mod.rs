@@ -229,8 +229,9 @@ impl Hosted {
         self.waves.is_some()
     }
 
-    /// Prepares a step of `rows` rows: lands moves, and decides whether experts are served or streamed.
-    pub(super) fn begin(&mut self, stream: &mut Stream, rows: usize) -> Result<(), CudaError> {
+    /// Prepares a step of `rows` rows through the first `layers` routed layers: lands moves, and decides whether experts are served or
+    /// streamed.
+    pub(super) fn begin(&mut self, stream: &mut Stream, rows: usize, layers: usize) -> Result<(), CudaError> {
         if !self.residency.land(self.clock).is_empty() {
             while self.moving.front().is_some_and(|(lands, _)| *lands <= self.clock) {
                 let Some((_, arrival)) = self.moving.pop_front() else { break };
@@ -247,7 +248,9 @@ impl Hosted {
                 let Layer { start, experts, .. } = self.slots.layers[layer];
                 &map[start..start + experts]
             };
-            let waves = Waves::new(self.slots.layers.len(), &self.places, layer);
+            let places: Vec<Place> =
+                self.places.iter().copied().filter(|place| place.layer < layers).collect();
+            let waves = Waves::new(self.slots.layers.len(), &places, layer);
             self.wave_maps.send(stream, &waves.maps)?;
             stream.fill(&self.slots.counts.span(), 0)?;
             self.arrived.clear();

@@ -72,6 +72,7 @@ fn step(backend: &mut dyn Backend, tokens: &[u32], first: usize) -> Result<Vec<f
         saves: &[],
         outputs: &[tokens.len() - 1],
         want: Readback::Logits,
+        deep: None,
         trace: None,
         stages: None,
     };

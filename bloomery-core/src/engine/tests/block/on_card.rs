@@ -62,6 +62,7 @@ fn chain(session: &mut Session, tokens: &mut Vec<u32>) -> Vec<Vec<f32>> {
                 saves: &[],
                 outputs: &[0],
                 want: Readback::Logits,
+                deep: None,
                 trace: None,
                 stages: None,
             };
