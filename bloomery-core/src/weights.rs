@@ -304,6 +304,11 @@ impl Weights {
         self.matrices[id.0].cols
     }
 
+    #[cfg(feature = "cuda")]
+    pub(crate) fn matrix_format(&self, id: MatrixId) -> Format {
+        self.matrices[id.0].format()
+    }
+
     /// Matrices of the stack.
     #[cfg(feature = "cuda")]
     pub(crate) fn stack_count(&self, id: StackId) -> usize {

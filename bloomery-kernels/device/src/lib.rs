@@ -67,6 +67,8 @@ mod index;
 mod latent;
 #[cfg(feature = "many")]
 mod many;
+#[cfg(feature = "many_float")]
+mod many_float;
 mod math;
 #[cfg(feature = "ngrams")]
 mod ngrams;

@@ -9,7 +9,7 @@ pub const ROWS: u32 = 8;
 /// Sixteens of columns that a warp keeps.
 pub const SIXTEENS: u32 = 8;
 /// Rows of a block of `per_head_wide_many`.
-pub const WIDE_ROWS: u32 = 64;
+pub const WIDE_ROWS: u32 = 32;
 /// Rows of a matrix of such a block.
 pub const WIDE_OUTS: u32 = 32;
 

@@ -15,6 +15,7 @@ pub mod formats;
 pub mod heads;
 pub mod index;
 pub mod many;
+pub mod many_float;
 pub mod ngrams;
 pub mod norm;
 pub mod project;

@@ -3,13 +3,19 @@
 use bloomery_gguf::Format;
 
 use crate::abi::formats::Q5_1;
-use crate::abi::shape;
+use crate::abi::shape::{self, Class};
 use crate::abi::tiles::kept;
 
 /// Whether matrices of this format and this many columns have products on a card.
 #[must_use]
 pub fn multiplies(format: Format, cols: usize) -> bool {
     shape::class(format.id()).is_some_and(|class| cols > 0 && cols.is_multiple_of(class.block() as usize))
+}
+
+/// Whether weights of this format are floats, which products on a card take as they are.
+#[must_use]
+pub fn is_float(format: Format) -> bool {
+    shape::class(format.id()) == Some(Class::Float)
 }
 
 /// Whether gates and up projections of feed-forward blocks may have this format, if there are [products](multiplies) with it: the

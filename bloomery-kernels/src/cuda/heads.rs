@@ -5,8 +5,10 @@ use std::sync::Arc;
 use half::f16;
 
 use super::launch::{Grid, Share};
+use super::many_float;
 use super::memory::Allocation;
 use super::module::{Entry, HEADS};
+use super::project::FEW;
 use super::{CudaError, DeviceInfo, Launch, Span};
 use crate::abi::heads::{HeadsArgs, ROWS, SIXTEENS, WARPS, WIDE_OUTS, WIDE_ROWS};
 
@@ -123,6 +125,10 @@ impl HeadWeights {
     pub fn cols(&self) -> usize {
         self.cols
     }
+
+    pub(super) fn data(&self) -> &Span<u16> {
+        &self.data
+    }
 }
 
 /// `out[row][head] = [W_head x[row][head][..cols]; x[row][head][cols..]]`: the values behind those that are multiplied go along.
@@ -143,6 +149,30 @@ pub struct PerHead {
 }
 
 impl PerHead {
+    /// Bytes of a workspace for `rows` rows.
+    #[must_use]
+    pub fn workspace_bytes(rows: usize, heads: usize, cols: usize) -> usize {
+        if Self::is_wide(rows, cols) { many_float::workspace_bytes(rows * heads, cols) } else { 0 }
+    }
+
+    /// Whether `rows` rows are multiplied by kernels that want a workspace.
+    fn is_wide(rows: usize, cols: usize) -> bool {
+        rows > FEW && cols > KEPT && many_float::multiplies_heads(cols)
+    }
+
+    /// The kernels: with `workspace`, which has room for [`workspace_bytes`](Self::workspace_bytes), those for many rows where there are
+    /// such.
+    ///
+    /// # Errors
+    /// As [`launch`](Self::launch).
+    pub fn launches(&self, info: &DeviceInfo, workspace: &Span<u8>) -> Result<Vec<Launch>, CudaError> {
+        let launch = self.launch(info)?;
+        if !Self::is_wide(self.rows, self.weights.cols) {
+            return Ok(vec![launch]);
+        }
+        many_float::heads(info, (&self.x, self.rows), &self.weights, &self.out, workspace)
+    }
+
     /// The kernel.
     ///
     /// # Errors

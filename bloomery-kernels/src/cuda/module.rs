@@ -38,6 +38,7 @@ family!(FEW: "few");
 family!(HEADS: "heads");
 family!(INDEX: "index");
 family!(MANY: "many");
+family!(MANY_FLOAT: "many_float");
 family!(NGRAMS: "ngrams");
 family!(NORM: "norm");
 family!(PACK: "pack");
@@ -66,6 +67,7 @@ pub(super) static ALL: &[&Family] = &[
     &HEADS,
     &INDEX,
     &MANY,
+    &MANY_FLOAT,
     &NGRAMS,
     &NORM,
     &PACK,

@@ -4,6 +4,7 @@ use super::activated::Activated;
 use super::few;
 use super::launch::{Grid, Share};
 use super::many;
+use super::many_float;
 use super::module::{Entry, PROJECT_BOTH, PROJECT_FLOAT};
 use super::ring::{Rings, raw_bytes, room};
 use super::weights::Form;
@@ -15,7 +16,7 @@ use crate::abi::shape::{Class, Shape};
 const BOTH: Entry<ProjectBothArgs> = Entry::new(&PROJECT_BOTH, "project_both");
 
 /// Rows up to which the kernels for few rows are faster, 8 rows at a time.
-const FEW: usize = 32;
+pub(super) const FEW: usize = 32;
 /// Rows that one pass over the weights serves.
 const TOKENS: usize = 8;
 
@@ -45,18 +46,19 @@ pub struct Project {
     pub gate: Option<Span<f32>>,
     /// The products.
     pub parts: Vec<Product>,
-    /// Room for [`workspace_bytes`](Self::workspace_bytes): for rows that are rounded in memory. Without, each block rounds the
-    /// rows for itself, 8 at a time: fine for one.
+    /// Room for [`workspace_bytes`](Self::workspace_bytes): for rows that are rounded, or cut in two, in memory. Without, each block
+    /// rounds the rows for itself, 8 at a time: fine for one.
     pub workspace: Option<Span<u8>>,
     /// How the kernels run.
     pub tuning: Tuning,
 }
 
 impl Project {
-    /// Bytes of a workspace for `rows` rows.
+    /// Bytes of a workspace for `rows` rows of `cols` values and weights of any format, or of any but [floats](is_float).
     #[must_use]
-    pub fn workspace_bytes(rows: usize, cols: usize) -> usize {
-        many::rounded_bytes(rows, cols, 1).max(many::rounded_bytes(rows, cols, 8))
+    pub fn workspace_bytes(rows: usize, cols: usize, floats: bool) -> usize {
+        let floats = if floats && rows > FEW { many_float::workspace_bytes(rows, cols) } else { 0 };
+        many::rounded_bytes(rows, cols, 1).max(many::rounded_bytes(rows, cols, 8)).max(floats)
     }
 
     /// What is rounded, and with what it is gated, as [`many::round`] takes it.
@@ -105,6 +107,11 @@ impl Project {
                     }
                     workspace => few::project(self, info, class, &parts, workspace.as_ref())?,
                 });
+                continue;
+            }
+            if let Some(workspace) = self.workspace.as_ref().filter(|_| self.rows > FEW) {
+                let parts: Vec<&Product> = parts.iter().map(|(part, _)| *part).collect();
+                launches.extend(many_float::project(self, info, &parts, workspace)?);
                 continue;
             }
             for parts in parts.chunks(PARTS) {

@@ -3,7 +3,7 @@
 use bloomery_kernels::cpu::KvType;
 
 use super::ops::{
-    attend, candidates, delta, feed_forward, hyper, index, ngrams, pair, project, route, streams,
+    attend, candidates, delta, feed_forward, hyper, index, ngrams, pair, per_head, project, route, streams,
 };
 use crate::program::{Op, Program, Rows};
 use crate::sampling::MOST_CANDIDATES;
@@ -118,14 +118,20 @@ impl Sizes {
         let mut beside = 0;
         for op in program.all_ops() {
             match op {
-                Op::Project { x, .. } => {
-                    sizes.workspace = sizes.workspace.max(project::workspace_bytes(rows, x.cols));
+                Op::Project { x, parts, .. } => {
+                    let bytes = project::workspace_bytes(weights, (rows, x.cols), parts);
+                    sizes.workspace = sizes.workspace.max(bytes);
                 }
                 Op::Pair { x, .. } => {
                     sizes.workspace = sizes.workspace.max(pair::workspace_bytes(rows, *x));
                 }
-                Op::ProjectStreams { x, streams, .. } => {
-                    let bytes = project::workspace_bytes(rows * streams, x.cols / streams);
+                Op::Absorb { keys: heads, .. } | Op::PerHead { weights: heads, .. } => {
+                    let bytes = per_head::workspace_bytes(weights, rows, *heads);
+                    sizes.workspace = sizes.workspace.max(bytes);
+                }
+                Op::ProjectStreams { x, part, streams } => {
+                    let (rows, cols) = (rows * streams, x.cols / streams);
+                    let bytes = project::workspace_bytes(weights, (rows, cols), std::slice::from_ref(part));
                     sizes.workspace = sizes.workspace.max(bytes);
                 }
                 Op::StreamNorm { streams, .. } => {

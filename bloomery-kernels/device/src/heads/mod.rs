@@ -130,9 +130,9 @@ mod entries {
         super::wide::per_head::<1, 1, 8>(args);
     }
 
-    /// Up to 64 rows a block.
+    /// Up to 32 rows a block.
     #[unsafe(no_mangle)]
     pub unsafe extern "ptx-kernel" fn per_head_wide_many(args: HeadsArgs) {
-        super::wide::per_head::<8, 2, 1>(args);
+        super::wide::per_head::<4, 2, 1>(args);
     }
 }

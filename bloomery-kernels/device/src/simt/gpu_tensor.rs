@@ -107,6 +107,17 @@ pub(crate) fn half2(low: f32, high: f32) -> u32 {
     out
 }
 
+/// Two values rounded to bfloat16, the first one in the low half.
+#[inline(always)]
+pub(crate) fn bfloat2(low: f32, high: f32) -> u32 {
+    let out: u32;
+    // SAFETY: arithmetic on registers.
+    unsafe {
+        asm!("cvt.rn.bf16x2.f32 {}, {}, {};", out(reg32) out, in(reg32) high, in(reg32) low, options(pure, nomem, nostack))
+    };
+    out
+}
+
 /// The differences of two pairs of half-precision numbers.
 #[inline(always)]
 pub(crate) fn half2_sub(a: u32, b: u32) -> u32 {
@@ -142,6 +153,36 @@ pub(crate) unsafe fn mma<const N: usize>(mut c: [f32; 4], a: [[u32; 4]; N], b: [
         i += 1;
     }
     c
+}
+
+macro_rules! mma {
+    ($(#[$doc:meta])* $name:ident: $instruction:literal) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// Every thread of the warp gets here.
+        #[inline(always)]
+        pub(crate) unsafe fn $name(mut c: [f32; 4], a: [u32; 4], b: [u32; 2]) -> [f32; 4] {
+            asm!(
+                concat!($instruction, " {{{0}, {1}, {2}, {3}}}, {{{4}, {5}, {6}, {7}}}, {{{8}, {9}}}, {{{0}, {1}, {2}, {3}}};"),
+                inout(reg32) c[0], inout(reg32) c[1], inout(reg32) c[2], inout(reg32) c[3],
+                in(reg32) a[0], in(reg32) a[1], in(reg32) a[2], in(reg32) a[3],
+                in(reg32) b[0], in(reg32) b[1],
+                options(nomem, nostack)
+            );
+            c
+        }
+    };
+}
+
+mma! {
+    /// As [`mma`] once, of bfloat16 numbers.
+    mma_bf16: "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
+}
+mma! {
+    /// `c + a b` of 16 x 8 and 8 x 8 floats, of which the low 13 bits do not count: `a` holds rows `g`, `g + 8` at column `t`, then both
+    /// at `t + 4`; `b` holds column `g` at rows `t`, then `t + 4`; `c` as with [`mma`].
+    mma_tf32: "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
 }
 
 /// `a b`: 16 rows of 32 signed bytes by 32 columns of 8, as the tensor cores spread them over a warp: of lane `4 g + t`

@@ -48,6 +48,12 @@ pub(crate) fn half2(low: f32, high: f32) -> u32 {
 }
 
 #[inline(never)]
+pub(crate) fn bfloat2(low: f32, high: f32) -> u32 {
+    let bits = |x: f32| u32::from(half::bf16::from_f32(x).to_bits());
+    bits(low) | bits(high) << 16
+}
+
+#[inline(never)]
 pub(crate) fn half2_sub(a: u32, b: u32) -> u32 {
     let value = |x: u32| half::f16::from_bits(x as u16).to_f32();
     // Halves are multiples of 2^-24 below 2^16: their difference may be rounded in an f32, but 24 bits and then 11 round as
@@ -55,9 +61,14 @@ pub(crate) fn half2_sub(a: u32, b: u32) -> u32 {
     half2(value(a) - value(b), value(a >> 16) - value(b >> 16))
 }
 
-/// As on the card but for the last bits: sums in double precision, rounded once for every product.
-#[inline(never)]
-pub(crate) unsafe fn mma<const N: usize>(mut c: [f32; 4], a: [[u32; 4]; N], b: [[u32; 2]; N]) -> [f32; 4] {
+/// Sums of `N` products that `dot` makes of the words of an inner pair or value: in double precision, rounded once for each. As on the card
+/// but for the last bits.
+fn multiply<const N: usize>(
+    mut c: [f32; 4],
+    a: [[u32; 4]; N],
+    b: [[u32; 2]; N],
+    dot: impl Fn(u32, u32) -> f64,
+) -> [f32; 4] {
     assert!(N <= MOST);
     let (warp, lane, turn) = with(|place| {
         place.turn = !place.turn;
@@ -71,7 +82,6 @@ pub(crate) unsafe fn mma<const N: usize>(mut c: [f32; 4], a: [[u32; 4]; N], b: [
     }
     warp.barrier.wait();
     let word = |lane: usize, i: usize, at: usize| slots[lane][i][at].get();
-    let pair = |word: u32| [word as u16, (word >> 16) as u16].map(|x| half::f16::from_bits(x).to_f64());
     let (g, t) = (lane / 4, lane % 4);
     for i in 0..N {
         for (at, sum) in c.iter_mut().enumerate() {
@@ -79,15 +89,34 @@ pub(crate) unsafe fn mma<const N: usize>(mut c: [f32; 4], a: [[u32; 4]; N], b: [
             let mut exact = f64::from(*sum);
             for k in 0..4 {
                 for upper in 0..2 {
-                    let a = pair(word(4 * g + k, i, high + 2 * upper));
-                    let b = pair(word(4 * column + k, i, 4 + upper));
-                    exact += a[0] * b[0] + a[1] * b[1];
+                    exact += dot(word(4 * g + k, i, high + 2 * upper), word(4 * column + k, i, 4 + upper));
                 }
             }
             *sum = exact as f32;
         }
     }
     c
+}
+
+/// The product of two pairs.
+fn pairs(a: u32, b: u32, value: impl Fn(u16) -> f64) -> f64 {
+    value(a as u16) * value(b as u16) + value((a >> 16) as u16) * value((b >> 16) as u16)
+}
+
+#[inline(never)]
+pub(crate) unsafe fn mma<const N: usize>(c: [f32; 4], a: [[u32; 4]; N], b: [[u32; 2]; N]) -> [f32; 4] {
+    multiply(c, a, b, |a, b| pairs(a, b, |bits| half::f16::from_bits(bits).to_f64()))
+}
+
+#[inline(never)]
+pub(crate) unsafe fn mma_bf16(c: [f32; 4], a: [u32; 4], b: [u32; 2]) -> [f32; 4] {
+    multiply(c, [a], [b], |a, b| pairs(a, b, |bits| half::bf16::from_bits(bits).to_f64()))
+}
+
+#[inline(never)]
+pub(crate) unsafe fn mma_tf32(c: [f32; 4], a: [u32; 4], b: [u32; 2]) -> [f32; 4] {
+    let value = |bits: u32| f64::from(f32::from_bits(bits & 0xffff_e000));
+    multiply(c, [a], [b], |a, b| value(a) * value(b))
 }
 
 /// What `pick` makes of the fragments of all lanes.

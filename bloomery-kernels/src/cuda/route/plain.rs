@@ -15,7 +15,7 @@ const PLAIN_4: Entry<RouteArgs> = Entry::new(&ROUTE, "route_plain_4");
 const NAME: &str = "narrow products";
 
 /// `out = weight norm(x)` for several narrow weights that are not rounded, nor are the rows: what decides on whole sequences, of many
-/// rows, for which products of few rows would be launched over and over.
+/// rows, with all bits of floats.
 #[derive(Debug, Clone)]
 pub struct Narrow {
     /// `[rows][cols]`.

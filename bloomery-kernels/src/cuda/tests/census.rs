@@ -83,6 +83,16 @@ fn products_load_sixteen_bytes_at_a_time_and_run_on_tensor_cores() {
             assert!(!tiles || count("mma.sync") >= 3 * 8 + 2 * 16 + 8, "{}", kernel.name);
             assert!(tiles || count("fma.rn.f32") >= 24, "{}", kernel.name);
         }
+        // Sixteens by eights of a warp, by products of a piece: four of halves, six of floats.
+        let many = ["many_half", "many_bfloat", "many_heads", "many_single"];
+        if let Some(kind) = many.iter().find(|start| kernel.name.starts_with(**start)) {
+            let (tiles, each) = (if kernel.name.ends_with("_128") { 16 } else { 8 }, [4, 4, 4, 6]);
+            let each = each[many.iter().position(|start| start == kind).unwrap_or(0)];
+            let (found, piece) = (count("mma.sync"), tiles * each);
+            assert!(found >= piece && found.is_multiple_of(piece), "{}: {found}", kernel.name);
+            assert!(count("cp.async.cg") >= 2, "{}", kernel.name);
+            assert!(count("ld.shared.v4.b32") >= 8 && count("ld.shared") == count("ld.shared.v4.b32"));
+        }
     });
     for family in module::ALL {
         products += kernels(family.texts()[0])

@@ -1,9 +1,11 @@
 //! Products of heads against double precision, rows together against rows alone.
 
+use bloomery_gguf::Format;
 use half::f16;
 
 use super::super::testing::{Place, places};
 use super::super::{DeviceInfo, HeadWeights, PerHead};
+use super::oracle::Rows;
 use crate::cpu::testing::{Rng, bits};
 
 struct Case {
@@ -32,6 +34,24 @@ impl Case {
         place.run(&launch);
         place.read(&out)
     }
+
+    /// With a workspace: for many rows of wide matrices. `processors` are those of a card.
+    fn run_many(
+        &self,
+        place: &mut Place,
+        weights: &HeadWeights,
+        (rows, x): (usize, &[f32]),
+        processors: u32,
+    ) -> (Vec<f32>, Vec<&'static str>) {
+        let x = place.buffer(x);
+        let out = place.poison::<f32>(rows * self.heads * self.outs);
+        let op = PerHead { x: x.span(), weights: weights.clone(), out: out.span(), rows, tail: 0 };
+        let room = place.poison::<u8>(PerHead::workspace_bytes(rows, self.heads, self.cols)).span();
+        let info = DeviceInfo { processors, ..place.info().clone() };
+        let launches = op.launches(&info, &room).unwrap();
+        launches.iter().for_each(|launch| place.run(launch));
+        (place.read(&out), launches.iter().map(|launch| launch.name()).collect())
+    }
 }
 
 #[test]
@@ -47,7 +67,7 @@ fn every_head_has_its_matrix() {
         (Case { heads: 2, outs: 128, cols: 512, tail: 0 }, 10),
         (Case { heads: 2, outs: 48, cols: 1040, tail: 0 }, 1),
         (Case { heads: 3, outs: 24, cols: 528, tail: 0 }, 7),
-        (Case { heads: 2, outs: 8, cols: 544, tail: 0 }, 65),
+        (Case { heads: 2, outs: 8, cols: 544, tail: 0 }, 33),
         (Case { heads: 3, outs: 24, cols: 48, tail: 4 }, 9),
         (Case { heads: 1, outs: 32, cols: 2576, tail: 0 }, 8),
         (Case { heads: 2, outs: 80, cols: 1024, tail: 0 }, 9),
@@ -86,6 +106,60 @@ fn every_head_has_its_matrix() {
             let alone = case.run(&mut place, &weights, 1, &x[row * from..][..from]);
             assert_eq!(bits(&alone), bits(&out[row * to..][..to]), "row {row} of {rows} alone");
         }
+    }
+}
+
+#[test]
+fn many_rows_of_wide_matrices_have_kernels_of_their_own() {
+    let mut place = places().remove(0);
+    let mut cases = vec![
+        (Case { heads: 3, outs: 24, cols: 544, tail: 0 }, 33),
+        (Case { heads: 2, outs: 136, cols: 576, tail: 0 }, 67),
+    ];
+    if place.is_card() {
+        cases.push((Case { heads: 8, outs: 1024, cols: 4096, tail: 0 }, 300));
+    }
+    for (case, rows) in cases {
+        let mut rng = Rng::new((case.outs + rows) as u64);
+        let values = case.weights(&mut rng);
+        let weights = case.pack(&mut place, &values);
+        let mut x = rng.normals(rows * case.heads * case.cols);
+        // Beyond what halves can have, and beneath.
+        for (line, x) in x.chunks_mut(case.cols).enumerate() {
+            x.iter_mut().for_each(|x| *x *= 10.0_f32.powi(2 * (line % 7) as i32 - 6));
+        }
+        let (large, names) = case.run_many(&mut place, &weights, (rows, &x), 1);
+        assert_eq!(names, ["many_float_split", "many_heads_128"]);
+        let (small, names) = case.run_many(&mut place, &weights, (rows, &x), 1 << 20);
+        assert_eq!(names, ["many_float_split", "many_heads_64"]);
+        assert_eq!(bits(&large), bits(&small));
+        let (width, line) = (case.heads * case.cols, case.heads * case.outs);
+        let (later, _) = case.run_many(&mut place, &weights, (rows - 1, &x[width..]), 1);
+        // Fewer than that have the kernels for few.
+        assert_eq!(later.len(), large.len() - line);
+        if rows > 33 {
+            assert_eq!(bits(&later), bits(&large[line..]));
+        }
+        let data: Vec<u8> = values.iter().flat_map(|x| f16::from_f32(*x).to_le_bytes()).collect();
+        let matrices = Rows::new(Format::F16, case.cols, &data);
+        for (line, (x, out)) in x.chunks(case.cols).zip(large.chunks(case.outs)).enumerate() {
+            let x: Vec<f64> = x.iter().copied().map(f64::from).collect();
+            for (row, got) in out.iter().enumerate() {
+                let row = line % case.heads * case.outs + row;
+                let (exact, slack) = matrices.product_of_many(row, &x, Format::F16, false);
+                let off = (f64::from(*got) - exact).abs();
+                assert!(off <= slack, "line {line}, {row}: {got} {exact} +- {slack}");
+            }
+        }
+    }
+    // Sixteens of columns that are no pairs, and narrow matrices.
+    for cols in [528, 64] {
+        let case = Case { heads: 2, outs: 16, cols, tail: 0 };
+        assert_eq!(PerHead::workspace_bytes(40, 2, cols), 0);
+        let weights = case.pack(&mut place, &vec![0.5; 2 * 16 * cols]);
+        let (out, names) = case.run_many(&mut place, &weights, (40, &vec![1.0; 80 * cols]), 3);
+        assert_eq!(names.len(), 1);
+        assert!(out.iter().all(|x| *x == 0.5 * cols as f32));
     }
 }
 

@@ -19,6 +19,7 @@ mod hyper;
 mod index;
 mod index_ends;
 mod latent;
+mod many_float;
 mod narrow;
 mod ngrams;
 mod norm;

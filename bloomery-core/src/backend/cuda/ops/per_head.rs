@@ -12,13 +12,19 @@ pub(in crate::backend::cuda) fn unsupported(weights: &Weights, id: HeadsId) -> O
     HeadWeights::check(heads, rows, cols).err().map(|error| error.to_string())
 }
 
+/// Bytes of a workspace for `rows` rows.
+pub(in crate::backend::cuda) fn workspace_bytes(weights: &Weights, rows: usize, id: HeadsId) -> usize {
+    let (heads, _, cols) = weights.heads_shape(id);
+    PerHead::workspace_bytes(rows, heads, cols)
+}
+
 pub(in crate::backend::cuda) fn launches(
     frame: &Frame<'_>,
     x: Buffer,
     weights: HeadsId,
     out: Buffer,
 ) -> Result<Vec<Launch>, CudaError> {
-    Ok(vec![products(frame, x, weights, out)?.launch(frame.info)?])
+    products(frame, x, weights, out)?.launches(frame.info, &frame.memory.workspace.span())
 }
 
 pub(super) fn products(

@@ -2,13 +2,16 @@
 
 use std::ops::Range;
 
-use bloomery_kernels::cuda::{CudaError, Launch, Narrow, Product, Project, Tuning};
+use bloomery_kernels::cuda::{CudaError, Launch, Narrow, Product, Project, Tuning, is_float};
 
 use crate::backend::cuda::frame::Frame;
 use crate::program::{Buffer, Gain, Projection};
+use crate::weights::Weights;
 
 /// Most rows that products of few rows are good for.
 const FEW_ROWS: usize = 32;
+/// Most outputs of narrow products.
+const NARROW: usize = 64;
 
 pub(in crate::backend::cuda) fn launches(
     frame: &Frame<'_>,
@@ -54,9 +57,14 @@ pub(in crate::backend::cuda) fn of_streams(
     project.launches(frame.info)
 }
 
-/// Bytes of a workspace for `rows` rows of `cols` values.
-pub(in crate::backend::cuda) fn workspace_bytes(rows: usize, cols: usize) -> usize {
-    Project::workspace_bytes(rows, cols)
+/// Bytes of a workspace for `rows` rows of `cols` values and these products.
+pub(in crate::backend::cuda) fn workspace_bytes(
+    weights: &Weights,
+    (rows, cols): (usize, usize),
+    parts: &[Projection],
+) -> usize {
+    let floats = parts.iter().any(|part| is_float(weights.matrix_format(part.weight)));
+    Project::workspace_bytes(rows, cols, floats)
 }
 
 /// Products of `rows` rows of `x` from `first` on, to the start of the outputs.
@@ -79,10 +87,12 @@ fn products(
     of: Range<usize>,
 ) -> Result<Vec<Launch>, CudaError> {
     let (first, rows) = (of.start, of.len());
-    // Weights in floats have products of few rows only; those of the delta rule's gates are narrow.
+    // What decides on whole sequences, such as the delta rule's gates, is narrow and wants all bits of floats; there, the tensor cores would
+    // not be faster.
     let narrow = |part: &&Projection| {
         let plain = norm.is_some() && part.bias.is_none() && !part.accumulate;
-        rows > FEW_ROWS && plain && Narrow::takes(frame.model.matrix(part.weight))
+        let weight = frame.model.matrix(part.weight);
+        rows > FEW_ROWS && plain && weight.rows() <= NARROW && Narrow::takes(weight)
     };
     let (narrow, parts): (Vec<&Projection>, Vec<&Projection>) = parts.iter().partition(narrow);
     let product = |part: &Projection| {
