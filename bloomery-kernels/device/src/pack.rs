@@ -1,6 +1,6 @@
 //! Weights from the file's order into [tiles](super::abi::tiles).
 
-use super::abi::formats::{IQ4_XS, Q3_K, Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K};
+use super::abi::formats::{IQ4_XS, MXFP4, Q3_K, Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K};
 use super::abi::tiles::{CHUNK, PackArgs, TILE_COLS, TILE_ROWS, chunks, kept, part_bytes, tile_bytes};
 use super::simt::{
     await_predecessors, block, blocks, divide, ld_global_u8, release_successor, st_global_u32, thread,
@@ -66,6 +66,20 @@ fn unzip(word: u32) -> u32 {
 /// The values that the nibbles of IQ4_NL stand for: -127, -104, -83, -65, -49, -35, -22, -10, and 1, 13, 25, 38, 53, 69, 89, 113.
 const NONLINEAR: [u64; 2] = [0xf6ea_ddcf_bfad_9881, 0x7159_4535_2619_0d01];
 
+/// The values that the nibbles of MXFP4 stand for, doubled: 0, 1, 2, 3, 4, 6, 8, 12, and the same with the other sign.
+const FOUR_BITS: [u64; 2] = [0x0c08_0604_0302_0100, 0xf4f8_fafc_fdfe_ff00];
+
+/// `2^(exponent - 128)` as a half float: the nearest that there is, or zero.
+#[inline(always)]
+fn half_scale(exponent: u32) -> u32 {
+    match exponent {
+        0..104 => 0,
+        104..114 => 1 << (exponent - 104),
+        114..144 => (exponent - 113) << 10,
+        _ => 30 << 10,
+    }
+}
+
 /// Four values of block `c` of a row, from value `first` on, in units of the block's scale.
 #[inline(always)]
 unsafe fn units(format: u32, row: Row, c: u32, first: u32) -> u32 {
@@ -80,7 +94,8 @@ unsafe fn units(format: u32, row: Row, c: u32, first: u32) -> u32 {
             Q4_0 => nibble.wrapping_sub(8),
             Q5_0 => (nibble | (fifth >> i & 1) << 4).wrapping_sub(16),
             _ => {
-                let half = if nibble < 8 { NONLINEAR[0] } else { NONLINEAR[1] };
+                let values = if format == MXFP4 { FOUR_BITS } else { NONLINEAR };
+                let half = if nibble < 8 { values[0] } else { values[1] };
                 (half >> (8 * (nibble & 7))) as u32
             }
         };
@@ -148,6 +163,10 @@ unsafe fn word(format: u32, i: u32, row: impl Fn(u32) -> Row) -> u32 {
         _ => {
             let (row, k, of) = (row(i / 4 % TILE_ROWS), i % 4, 2 * (i / 64));
             let block = part_bytes(format) / 8;
+            if format == MXFP4 {
+                let scale = |block_at: u32| half_scale(row.bytes(block_at, 1));
+                return scale(2 * block * k) | scale(2 * block * k + block) << 16;
+            }
             row.bytes(2 * block * k + of, 2) | row.bytes(2 * block * k + block + of, 2) << 16
         }
     }

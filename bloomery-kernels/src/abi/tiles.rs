@@ -19,9 +19,10 @@
 //! ```
 //!
 //! Blocks of 32 values whose values are whole multiples of one scale lie there as [`Q8_0`], which has every such value exactly, and
-//! Q4_1 as [`Q5_1`].
+//! Q4_1 as [`Q5_1`]. Scales of MXFP4 are powers of two from 2^-127 on, of which Q8_0 has those from 2^-24 to 2^15: smaller ones are zero
+//! there, larger ones the largest.
 
-use super::formats::{IQ4_NL, IQ4_XS, Q3_K, Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0};
+use super::formats::{IQ4_NL, IQ4_XS, MXFP4, Q3_K, Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0};
 
 /// Rows of a tile.
 pub const TILE_ROWS: u32 = 16;
@@ -34,7 +35,7 @@ pub const CHUNK: u32 = 512;
 #[must_use]
 pub const fn kept(format: u32) -> u32 {
     match format {
-        Q4_0 | Q5_0 | IQ4_NL => Q8_0,
+        Q4_0 | Q5_0 | IQ4_NL | MXFP4 => Q8_0,
         Q4_1 => Q5_1,
         format => format,
     }
@@ -44,6 +45,7 @@ pub const fn kept(format: u32) -> u32 {
 #[must_use]
 pub const fn part_bytes(format: u32) -> u32 {
     match format {
+        MXFP4 => 8 * 17,
         Q4_0 | IQ4_NL => 8 * 18,
         Q4_1 => 8 * 20,
         Q5_0 => 8 * 22,

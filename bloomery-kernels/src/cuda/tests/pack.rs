@@ -1,20 +1,22 @@
 //! Weights whose format is not kept in tiles.
 
+use bloomery_gguf::blocks::e8m0_half;
 use bloomery_gguf::{Format, dequantize};
 
 use super::super::Pack;
 use super::super::testing::places;
 use crate::cpu::testing::weights;
 
-/// Where a block has its scale.
-const SCALE_BYTES: usize = 2;
-
 #[test]
 fn whole_multiples_of_a_scale_become_bytes_with_the_same_scale() {
     for mut place in places() {
-        for format in [Format::Q4_0, Format::Q5_0, Format::IQ4_NL] {
+        for format in [Format::Q4_0, Format::Q5_0, Format::IQ4_NL, Format::MXFP4] {
             for (count, rows, cols) in [(1, 16, 256), (3, 17, 288), (2, 5, 32), (1, 33, 544)] {
-                let data = weights(format, count * rows * cols, 5);
+                let mut data = weights(format, count * rows * cols, 5);
+                if format == Format::MXFP4 {
+                    // Every scale that a half float has.
+                    data.chunks_mut(17).zip((104..144).cycle()).for_each(|(block, scale)| block[0] = scale);
+                }
                 let wanted = as_bytes(format, &data);
                 let mut tiles = [(format, data), (Format::Q8_0, wanted)].map(|(format, data)| {
                     let from = place.buffer(&data).span();
@@ -28,6 +30,25 @@ fn whole_multiples_of_a_scale_become_bytes_with_the_same_scale() {
                 assert!(tiles[0] == tiles[1], "{format}: {count} of {rows} x {cols}");
             }
         }
+    }
+}
+
+#[test]
+fn scales_that_no_half_float_has_are_the_nearest_ones() {
+    for mut place in places() {
+        let rows = 16;
+        let scales = [0_u8, 90, 103, 104, 143, 144, 200, 255];
+        let row: Vec<u8> = scales.iter().flat_map(|&scale| [&[scale][..], &[0x17; 16]].concat()).collect();
+        let from = place.buffer(&row.repeat(rows)).span();
+        let to = place.poison::<u8>(Pack::bytes(Format::MXFP4, 1, rows, 256));
+        let pack = Pack { format: Format::MXFP4, count: 1, rows, cols: 256, from, to: to.span() };
+        place.run(&pack.launch(place.info()).unwrap());
+        let tiles = place.read(&to);
+        let found =
+            tiles[8 * 512..][..16].as_chunks().0.iter().map(|bits| half::f16::from_le_bytes(*bits).to_f32());
+        let largest = 2.0_f32.powi(15);
+        let wanted = [0.0, 0.0, 0.0, 2.0_f32.powi(-24), largest, largest, largest, largest];
+        assert_eq!(found.collect::<Vec<_>>(), wanted);
     }
 }
 
@@ -54,10 +75,14 @@ fn nibbles_with_a_minimum_are_five_bits_without_the_fifth() {
 fn as_bytes(format: Format, data: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     for block in data.chunks_exact(format.block_bytes()) {
-        let scale = half::f16::from_le_bytes([block[0], block[1]]).to_f32();
+        let scale = match format {
+            Format::MXFP4 => half::f16::from_f32(e8m0_half(block[0])),
+            _ => half::f16::from_le_bytes([block[0], block[1]]),
+        };
         let mut values = [0.0; 32];
         dequantize(format, block, &mut values).unwrap();
-        out.extend_from_slice(&block[..SCALE_BYTES]);
+        out.extend_from_slice(&scale.to_le_bytes());
+        let scale = scale.to_f32();
         let unit = |value: &f32| if scale == 0.0 { 0 } else { (value / scale).round() as i8 as u8 };
         out.extend(values.iter().map(unit));
     }
