@@ -1,4 +1,4 @@
-//! DeepSeek-V4.1-Flash, ids in and greedy ids out: `generate_ds41 -m FILE --ids FILE.json [-n N] [--place WORD]` prints a JSON array,
+//! DeepSeek-V4.1-Flash, ids in and greedy ids out: `generate_ds41 -m FILE [-md FILE] --ids FILE.json [-n N] [--place WORD]` prints a JSON array,
 //! and on stderr what is where and how fast it was.
 #![forbid(unsafe_code)]
 
@@ -52,15 +52,20 @@ fn generate(args: Args) -> Result<(), Failure> {
     let start = Instant::now();
     let mut first = None;
     let mut generated = Vec::with_capacity(args.predict);
-    for piece in session.generate_tokens(&ids, &params)? {
+    let mut generation = session.generate_tokens(&ids, &params)?;
+    for piece in generation.by_ref() {
         generated.extend(piece?.token);
         first.get_or_insert_with(|| start.elapsed());
     }
+    let timings = generation.timings();
     writeln!(io::stdout(), "{}", serde_json::json!(generated))?;
     if let Some(prompt) = first {
         writeln!(io::stderr(), "prompt: {} tokens, {:.2} tokens/s", ids.len(), rate(ids.len(), prompt))?;
         let (steps, rest) = (generated.len().saturating_sub(1), start.elapsed().saturating_sub(prompt));
         writeln!(io::stderr(), "generation: {} tokens, {:.2} tokens/s", generated.len(), rate(steps, rest))?;
+    }
+    if timings.drafted > 0 {
+        writeln!(io::stderr(), "guesses: {} of {} were right", timings.accepted, timings.drafted)?;
     }
     Ok(())
 }

@@ -8,10 +8,10 @@ use clap::Parser;
 use crate::test::{Kind, Test};
 
 /// Flags that clap cannot spell.
-pub(crate) const ALIASES: [Alias; 12] = {
-    let [k, v, layers, repo, repository, file, token, all, first, rules] = MODEL_ALIASES;
+pub(crate) const ALIASES: [Alias; 13] = {
+    let [k, v, layers, repo, repository, file, token, all, first, rules, draft] = MODEL_ALIASES;
     let (parallel, ubatch) = (("-npl", "--parallel"), ("-ub", "--ubatch-size"));
-    [k, v, layers, repo, repository, file, token, all, first, rules, parallel, ubatch]
+    [k, v, layers, repo, repository, file, token, all, first, rules, draft, parallel, ubatch]
 };
 
 const HELP: &str = "Tests are llama-bench's: pp512 runs a prompt of 512 random ids, tg128 steps through 128 random ids one at a \

@@ -8,10 +8,11 @@ use clap::Parser;
 use crate::sampling::SamplingArgs;
 
 /// Flags that clap cannot spell.
-pub(crate) const ALIASES: [Alias; 13] = {
-    let [k, v, layers, repo, repository, file, token, all, first, rules] = bloomery_examples::MODEL_ALIASES;
+pub(crate) const ALIASES: [Alias; 14] = {
+    let [k, v, layers, repo, repository, file, token, all, first, rules, draft] =
+        bloomery_examples::MODEL_ALIASES;
     let (system, reasoning, special) = (("-sys", "--system"), ("-rea", "--reasoning"), ("-sp", "--special"));
-    [k, v, layers, repo, repository, file, token, all, first, rules, system, reasoning, special]
+    [k, v, layers, repo, repository, file, token, all, first, rules, draft, system, reasoning, special]
 };
 
 const CODES: &str = "Exit codes (sysexits.h): 0 done; 64 wrong usage; 65 the prompt is too long or the template refuses it; \

@@ -15,7 +15,7 @@ use crate::exit::{Failure, Status};
 use crate::split::SplitArgs;
 
 /// Flags of [`ModelArgs`] that clap cannot spell.
-pub const MODEL_ALIASES: [Alias; 10] = [
+pub const MODEL_ALIASES: [Alias; 11] = [
     ("-ctk", "--cache-type-k"),
     ("-ctv", "--cache-type-v"),
     ("-ngl", "--gpu-layers"),
@@ -26,6 +26,7 @@ pub const MODEL_ALIASES: [Alias; 10] = [
     ("-cmoe", "--cpu-moe"),
     ("-ncmoe", "--n-cpu-moe"),
     ("-ot", "--override-tensor"),
+    ("-md", "--model-draft"),
 ];
 
 /// Which model, and how it runs.
@@ -41,6 +42,9 @@ pub struct ModelArgs {
     /// Exactly this file of the repository (also -hff)
     #[arg(long, value_name = "FILE", requires = "hf_repo")]
     pub hf_file: Option<String>,
+    /// The model's own block for the next tokens, where it is a file of its own (also -md)
+    #[arg(long, value_name = "FILE")]
+    pub model_draft: Option<PathBuf>,
     /// Secret of an account at the hub (also -hft) [default: HF_TOKEN, or what huggingface-cli login has saved]
     #[arg(long, value_name = "TOKEN")]
     pub hf_token: Option<String>,
@@ -175,6 +179,9 @@ impl ModelArgs {
         let mut builder = self.split.apply(Engine::builder(source).placement(self.placement()?))?;
         if from_hub {
             builder = builder.hub(self.hub()?);
+        }
+        if let Some(file) = &self.model_draft {
+            builder = builder.block(file);
         }
         match self.threads {
             -1 => {}

@@ -86,6 +86,10 @@ fn the_example_of_one_architecture_writes_what_its_reference_does() {
     let expected: Vec<u32> = serde_json::from_value(fixture["greedy"].clone()).unwrap();
     assert_eq!(written, expected[..8]);
     assert!(told.contains("deepseek41: 7 layers") && told.contains("generation: 8 tokens"), "{told}");
+    // With its draft layers the ids are the same.
+    let layers = format!("{models}/dspark-deepseek41-bf16.gguf");
+    let (drafted, _) = run(&example("generate_ds41"), &[&words[..], &["-md", &layers]].concat()).told();
+    assert_eq!(serde_json::from_str::<Vec<u32>>(&drafted).unwrap(), expected[..8]);
     run(&example("generate_ds41"), &["-m", demo().to_str().unwrap(), "--ids", &ids]).refused(66, "qwen3moe");
 }
 

@@ -235,12 +235,17 @@ fn forks_and_snapshots_keep_what_guesses_go_on_from() {
     }
 }
 
-/// Microseconds of a pass of the block, and of steps, of the model `block.gguf` in the working directory.
+/// Microseconds of a guess of the block, and of steps, of the model `block.gguf` in the working directory; its layers that guess are in
+/// `layers.gguf`, if they are a file of their own.
 #[test]
 #[ignore = "wants a card and a large model"]
 fn what_a_pass_takes() {
     let Some(cards) = cards() else { return };
-    let builder = Engine::builder(Path::new("block.gguf")).placement(Placement::card(0)).cards(cards);
+    let (file, layers) = (Path::new("block.gguf"), Path::new("layers.gguf"));
+    let mut builder = Engine::builder(file).placement(Placement::card(0)).cards(cards);
+    if layers.exists() {
+        builder = builder.block(layers);
+    }
     let engine = builder.sessions(4).context(Context::Tokens(2048)).plan().unwrap().load(|_| {}).unwrap();
     assert!(engine.most_guesses() > 0);
     let tokens: Vec<u32> = (0..512).map(|i| 100 + 7919 * i % 30_000).collect();
