@@ -79,6 +79,7 @@ impl Engine {
             positions: &positions,
             sequences: &rows,
             before: &[],
+            following: &[],
             pages: &pages,
             states: &states,
             saves: &[],

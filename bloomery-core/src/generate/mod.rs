@@ -263,9 +263,11 @@ impl Generation<'_> {
         if self.fed < end {
             let goal = self.session.len() + self.prompt.len() - self.fed;
             let needs = self.chooser.needs();
-            self.readout = self
-                .session
-                .feed(&self.prompt[self.fed..end], Logits::Last, |turn| turn.needing(needs).toward(goal))?;
+            self.readout = self.session.feed(
+                self.prompt[self.fed..].split_at(end - self.fed),
+                Logits::Last,
+                |turn| turn.needing(needs).toward(goal),
+            )?;
             self.timings.prompt += end - self.fed;
             self.timings.prompt_time += start.elapsed();
             self.fed = end;

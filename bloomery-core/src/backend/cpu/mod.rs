@@ -15,6 +15,7 @@ use bloomery_kernels::cpu::{
     AttentionScratch, Cpu, DeltaScratch, KernelError, Masks, NgramScratch, Pool, Routes, Scratch,
 };
 
+use super::tables::Tables;
 use super::{Answer, Backend, Batch, Readback};
 use crate::error::{EngineError, LoadError};
 use crate::plan::Plan;
@@ -38,6 +39,7 @@ pub(crate) struct CpuBackend {
     masks: Masks,
     /// Spans of blocks to which later choices are limited.
     candidates: Masks,
+    tables: Tables,
     /// Those of delta layers, then of n-grams, then what the model's block carries on.
     states: Vec<LayerStates>,
     buffers: Vec<Vec<f32>>,
@@ -90,6 +92,7 @@ impl CpuBackend {
             buffers: vec![Vec::new(); program.buffers.len()],
             routes: Routes::default(),
             scratch: Scratches::default(),
+            tables: model.tables(),
             model,
         })
     }
@@ -111,6 +114,9 @@ impl Backend for CpuBackend {
             false => (count, None),
         };
         for op in program.step_ops().take(ops).chain(last) {
+            if let Op::Ngrams { ngrams, .. } = op {
+                step.read_found(*ngrams)?;
+            }
             step.run(op)?;
             if trace.is_some() && matches!(op, Op::Route { .. }) {
                 traced.push((step.routes.used, step.routes.experts.clone()));
