@@ -6,6 +6,9 @@ use std::ops::Range;
 use crate::file::{Bytes, Part};
 use crate::{Gguf, GgufError, Tensor};
 
+/// Of the largest pages that systems have: each piece of a mapping starts and ends with one.
+const PAGE: usize = 64 << 10;
+
 impl Gguf {
     /// Has the system read a tensor's bytes from the disk, without waiting for them, if they are in a mapped file. Only the pages
     /// that have them are read, where looking at the mapping would read their neighbourhood.
@@ -20,6 +23,30 @@ impl Gguf {
         }
         #[cfg(not(unix))]
         let _ = (tensor, bytes);
+    }
+
+    /// As [`mappings`](Self::mappings), without the inner pages of some tensors: in as many pieces as that makes.
+    #[must_use]
+    pub fn mappings_without(&self, tensors: &[&Tensor]) -> Vec<&[u8]> {
+        let mut pieces = Vec::new();
+        for (shard, part) in self.parts.iter().enumerate() {
+            let Bytes::Mapped(map, _) = &part.bytes else { continue };
+            let inner = |tensor: &&&Tensor| {
+                let end = (tensor.offset + tensor.len) / PAGE * PAGE;
+                (tensor.offset.next_multiple_of(PAGE), end.min(map.len()))
+            };
+            let mut left: Vec<(usize, usize)> =
+                tensors.iter().filter(|tensor| tensor.shard == shard).map(|tensor| inner(&tensor)).collect();
+            left.sort_unstable();
+            let mut start = 0;
+            for (first, end) in left.into_iter().filter(|(first, end)| first < end) {
+                pieces.push(&map[start..first]);
+                start = end;
+            }
+            pieces.push(&map[start..]);
+        }
+        pieces.retain(|piece| !piece.is_empty());
+        pieces
     }
 
     /// Copies a tensor's bytes from `start` on to `to`. Where they are in a mapped file they are read from it by a system call, so

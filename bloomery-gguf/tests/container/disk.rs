@@ -1,11 +1,11 @@
 //! Parts of tensors, read where they lie.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::path::{Path, PathBuf};
 
 use bloomery_gguf::{Format, Gguf, Writer};
 
-const LEN: usize = 100_000;
+const LEN: usize = 300_000;
 
 fn writer() -> Writer<'static> {
     let mut writer = Writer::new();
@@ -36,6 +36,29 @@ fn parts_are_those_of_the_tensor() {
             }
         }
     }
+}
+
+#[test]
+fn mappings_leave_inner_pages_of_tensors_out() {
+    let gguf = Gguf::open(file("without.gguf")).unwrap();
+    let whole: Vec<&[u8]> = gguf.mappings().collect();
+    assert_eq!(gguf.mappings_without(&[]), whole);
+    let second = gguf.require("second").unwrap();
+    let pieces = gguf.mappings_without(&[second]);
+    let (start, data) = (whole[0].as_ptr().addr(), gguf.data(second).as_ptr().addr());
+    let [one, two] = pieces[..] else { panic!("{} pieces", pieces.len()) };
+    // The hole is made of whole pages, as large as any system has them, and lies within the tensor.
+    let hole = one.as_ptr().addr() + one.len()..two.as_ptr().addr();
+    assert_eq!(one.as_ptr().addr(), start);
+    assert_eq!(two.as_ptr().addr() + two.len(), start + whole[0].len());
+    assert!((hole.start - start) % 65536 == 0 && (hole.end - start) % 65536 == 0 && !hole.is_empty());
+    assert!(data <= hole.start && hole.end <= data + LEN);
+    assert!(
+        Gguf::from_bytes(fs::read(&gguf.paths().next().unwrap()).unwrap())
+            .unwrap()
+            .mappings_without(&[])
+            .is_empty()
+    );
 }
 
 #[test]
