@@ -354,6 +354,9 @@ pub enum EngineError {
     /// A sampling parameter makes no sense, or the logits are unusable.
     #[error("sampling: {0}")]
     Sampling(#[from] SamplingError),
+    /// Weights that stay in the model's file could not be read.
+    #[error(transparent)]
+    File(#[from] GgufError),
     /// A kernel's contract was broken: a defect of the engine.
     #[error("kernel: {0}")]
     Kernel(#[from] KernelError),

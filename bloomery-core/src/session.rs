@@ -71,14 +71,14 @@ impl Session {
     /// Appends `tokens` and returns the logits after the last one: one value per id of the vocabulary. On error the
     /// session is as it was.
     pub fn prefill(&mut self, tokens: &[u32]) -> Result<&[f32], EngineError> {
-        self.logits = self.feed(tokens, Logits::Last, |turn| turn)?.into_rows();
+        self.logits = self.feed((tokens, &[]), Logits::Last, |turn| turn)?.into_rows();
         Ok(&self.logits)
     }
 
-    /// As [`prefill`](Self::prefill), in a turn with other options.
+    /// As [`prefill`](Self::prefill), in a turn with other options, before tokens that are known.
     pub(crate) fn feed(
         &mut self,
-        tokens: &[u32],
+        (tokens, next): (&[u32], &[u32]),
         want: Logits,
         options: impl FnOnce(Turn<'_>) -> Turn<'_>,
     ) -> Result<Readout, EngineError> {
@@ -86,7 +86,7 @@ impl Session {
             return Err(EngineError::NoTokens { what: "prefill" });
         }
         let engine = self.engine.clone();
-        let mut turn = [options(Turn::new(self, tokens, want))];
+        let mut turn = [options(Turn::new(self, tokens, want).before(next))];
         engine.step(&mut turn)?;
         let [turn] = turn;
         let readout = turn.into_readout();

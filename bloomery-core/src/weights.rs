@@ -162,15 +162,11 @@ impl Weights {
         Matrix::new(view.format(), rows, view.cols, pieces.first().copied().unwrap_or_default())
     }
 
-    /// Has the system read rows of a matrix from the disk, without waiting for them, where they are as the file has them.
-    pub(crate) fn prefetch(&self, gguf: &Gguf, id: MatrixId, rows: &[u32]) {
+    /// The tensor whose rows are those of a matrix, if there is one.
+    pub(crate) fn tensor(&self, id: MatrixId) -> Option<&Tensor> {
         let view = &self.matrices[id.0];
-        if view.made.is_some() || view.rows != view.stride {
-            return;
-        }
-        let (base, bytes) = (view.base, view.row_bytes());
-        let place = |row: u32| (base + row as usize) * bytes..(base + row as usize + 1) * bytes;
-        rows.iter().for_each(|&row| gguf.prefetch(&view.tensor, place(row)));
+        let is_whole = view.base == 0 && view.rows == view.stride && view.made.is_none();
+        is_whole.then_some(&view.tensor)
     }
 
     /// Copies the rows of matrices that lie apart in the file to one place, for who reads weights where they are.

@@ -65,6 +65,8 @@ pub enum GgufError {
     Overlap { first: String, second: String, offset: u64, end: u64 },
     #[error("no tensor {tensor:?} in the file")]
     MissingTensor { tensor: String },
+    #[error("{bytes} bytes of tensor {tensor:?} from offset {offset} could not be read: {error}")]
+    Unreadable { tensor: String, offset: u64, bytes: u64, error: io::Error },
     /// Bytes given to the writer that are not the size of the tensor.
     #[error("tensor {tensor:?} needs {expected} bytes and was given {found}")]
     WrongSize { tensor: String, expected: u64, found: u64 },

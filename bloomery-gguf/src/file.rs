@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, File};
 use std::io;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
@@ -19,25 +18,25 @@ pub struct Gguf {
     metadata: Metadata,
     tensors: Vec<Tensor>,
     by_name: HashMap<String, usize>,
-    parts: Vec<Part>,
+    pub(crate) parts: Vec<Part>,
 }
 
 /// One file of a model.
 pub(crate) struct Part {
-    path: Option<PathBuf>,
-    bytes: Bytes,
+    pub(crate) path: Option<PathBuf>,
+    pub(crate) bytes: Bytes,
 }
 
-enum Bytes {
-    Mapped(Mmap),
+pub(crate) enum Bytes {
+    Mapped(Mmap, File),
     Static(&'static [u8]),
     Owned(Vec<u8>),
 }
 
 impl Bytes {
-    fn get(&self) -> &[u8] {
+    pub(crate) fn get(&self) -> &[u8] {
         match self {
-            Self::Mapped(map) => map,
+            Self::Mapped(map, _) => map,
             Self::Static(bytes) => bytes,
             Self::Owned(bytes) => bytes,
         }
@@ -174,20 +173,6 @@ impl Gguf {
         part.and_then(|bytes| bytes.get(tensor.offset..)?.get(..tensor.len)).unwrap_or_default()
     }
 
-    /// Has the system read a tensor's bytes from the disk, without waiting for them, if they are in a mapped file.
-    pub fn prefetch(&self, tensor: &Tensor, bytes: Range<usize>) {
-        #[cfg(unix)]
-        if let Some(Part { bytes: Bytes::Mapped(map), .. }) = self.parts.get(tensor.shard)
-            && bytes.start < bytes.end
-            && bytes.end <= tensor.len
-        {
-            // Advice: where it is not taken, the bytes are read when they are looked at.
-            let _ = map.advise_range(memmap2::Advice::WillNeed, tensor.offset + bytes.start, bytes.len());
-        }
-        #[cfg(not(unix))]
-        let _ = (tensor, bytes);
-    }
-
     /// The size of all files in bytes.
     #[must_use]
     pub fn file_bytes(&self) -> u64 {
@@ -198,7 +183,7 @@ impl Gguf {
     /// that are not mapped are left out.
     pub fn mappings(&self) -> impl Iterator<Item = &[u8]> {
         self.parts.iter().filter_map(|part| match &part.bytes {
-            Bytes::Mapped(map) => Some(&map[..]),
+            Bytes::Mapped(map, _) => Some(&map[..]),
             Bytes::Static(_) | Bytes::Owned(_) => None,
         })
     }
@@ -235,7 +220,8 @@ impl Part {
             if !fs::metadata(path)?.is_file() {
                 return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file").into());
             }
-            let bytes = Bytes::Mapped(map(&File::open(path)?)?);
+            let file = File::open(path)?;
+            let bytes = Bytes::Mapped(map(&file)?, file);
             let head = parse(bytes.get(), shard)?;
             Ok((Self { path: Some(path.to_owned()), bytes }, head))
         };

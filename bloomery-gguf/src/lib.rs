@@ -36,6 +36,7 @@
 pub mod blocks;
 mod cursor;
 mod dequantize;
+mod disk;
 mod error;
 mod file;
 mod format;

@@ -5,6 +5,7 @@ mod cpu;
 pub(crate) mod cuda;
 mod ngrams;
 mod rope;
+mod tables;
 
 pub(crate) use cpu::CpuBackend;
 #[cfg(feature = "cuda")]
@@ -26,6 +27,8 @@ pub(crate) struct Batch<'a> {
     pub(crate) sequences: &'a [usize],
     /// What every sequence has before its first row, for models that look at those tokens.
     pub(crate) before: &'a [&'a [u32]],
+    /// What every sequence will have after its last row, as far as the next step is known to have it.
+    pub(crate) following: &'a [&'a [u32]],
     /// Pages of every sequence, with room for all its rows.
     pub(crate) pages: &'a [&'a [PageId]],
     /// Recurrent state of every sequence before its first row, zeros where there is none; empty for models without recurrent layers.
@@ -70,6 +73,8 @@ impl<'a> Batch<'a> {
             positions: &self.positions[deep.first..],
             sequences: &self.sequences[deep.first..],
             before: deep.before,
+            // It was looked for with all rows.
+            following: &[],
             pages: self.pages,
             states: self.states,
             saves: self.saves,

@@ -17,6 +17,22 @@ impl Ngrams {
         ids
     }
 
+    /// The rows for what follows a step.
+    pub(super) fn following(&self, batch: &Batch<'_>) -> Vec<u32> {
+        let mut ids = Vec::new();
+        let mut first = 0;
+        for same in batch.sequences.chunk_by(|a, b| a == b) {
+            let before = batch.before.get(same[0]).copied().unwrap_or(&[]);
+            let next = batch.following.get(same[0]).copied().unwrap_or(&[]);
+            // Of what is before an n-gram's last token, no more than the longest has.
+            let most = self.multipliers.len().min(before.len());
+            let past = [&before[before.len() - most..], &batch.tokens[first..first + same.len()]].concat();
+            (0..next.len()).for_each(|at| self.rows_of(&past, &next[..=at], &mut ids));
+            first += same.len();
+        }
+        ids
+    }
+
     /// Appends the rows of all heads for the last of `tokens`, before which `past` is.
     fn rows_of(&self, past: &[u32], tokens: &[u32], ids: &mut Vec<u32>) {
         let each = self.heads.len() / (self.multipliers.len() - 1).max(1);

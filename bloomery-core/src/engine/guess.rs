@@ -112,6 +112,7 @@ impl Engine {
             positions: &positions,
             sequences: &sequences,
             before: &[],
+            following: &[],
             pages: &pages,
             states: &states,
             saves: &[],

@@ -1,5 +1,6 @@
 //! Steps over several sessions at once.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::{Engine, Readout};
@@ -33,6 +34,8 @@ pub struct Turn<'a> {
     pub(super) first_deep: usize,
     /// Positions that the session is going to have soon.
     pub(super) goal: Option<usize>,
+    /// Tokens of the turns after it.
+    next: &'a [u32],
     /// Whether it may go back to any of the tokens.
     pub(super) checks: bool,
     hidden: bool,
@@ -65,6 +68,7 @@ impl<'a> Turn<'a> {
             want,
             first_deep: 0,
             goal: None,
+            next: &[],
             checks: false,
             hidden: false,
             needs: Needs::All,
@@ -92,6 +96,11 @@ impl<'a> Turn<'a> {
     /// Says that these tokens are a part: the session will soon have so many positions.
     pub(crate) fn toward(self, goal: usize) -> Self {
         Self { goal: Some(goal), ..self }
+    }
+
+    /// Says which tokens come next.
+    pub(crate) fn before(self, next: &'a [u32]) -> Self {
+        Self { next, ..self }
     }
 
     /// Says that the session will be cut back to one of the tokens: all after the first are guesses.
@@ -156,6 +165,12 @@ impl<'a> Turn<'a> {
     /// What is run: tokens that the session owes, then those of the turn.
     pub(super) fn fed(&self) -> &[u32] {
         if self.owed.0 == 0 { self.tokens } else { &self.owed.1 }
+    }
+
+    /// What comes after these of the tokens that are run: no more than the next step is likely to have.
+    fn following(&self, run: Range<usize>) -> &[u32] {
+        let rest = if run.end < self.fed().len() { &self.fed()[run.end..] } else { self.next };
+        &rest[..rest.len().min(run.len())]
     }
 
     /// Takes up what the session owes.
@@ -318,6 +333,8 @@ impl Engine {
         let past =
             |share: &Share| &turns[share.turn].session.state.tokens()[..before[share.turn] + share.start];
         let past: Vec<&[u32]> = shares.iter().map(past).collect();
+        let following: Vec<&[u32]> =
+            shares.iter().map(|share| turns[share.turn].following(share.start..share.end)).collect();
         let after: Vec<usize> = outputs.iter().map(|output| output.wrapping_sub(shallow)).collect();
         let mut left = shallow;
         let kept = shares.iter().map(|share| {
@@ -335,6 +352,7 @@ impl Engine {
             positions: &positions,
             sequences: &sequences,
             before: &past,
+            following: &following,
             pages: &pages,
             states: &states.from,
             saves: &states.saves,

@@ -109,8 +109,8 @@ impl Generation<'_> {
     fn run(&mut self, tokens: &[u32]) -> Result<(), EngineError> {
         let needs = self.chooser.needs();
         self.readout = match tokens.len() {
-            1 => self.session.feed(tokens, Logits::Last, |turn| turn.needing(needs))?,
-            _ => self.session.feed(tokens, Logits::All, |turn| turn.checking())?,
+            1 => self.session.feed((tokens, &[]), Logits::Last, |turn| turn.needing(needs))?,
+            _ => self.session.feed((tokens, &[]), Logits::All, |turn| turn.checking())?,
         };
         Ok(())
     }

@@ -265,9 +265,10 @@ impl Generation<'_> {
             let needs = self.chooser.needs();
             // Nobody looks at logits before the last.
             let want = if end == self.prompt.len() { Logits::Last } else { Logits::None };
-            self.readout = self
-                .session
-                .feed(&self.prompt[self.fed..end], want, |turn| turn.needing(needs).toward(goal))?;
+            self.readout =
+                self.session.feed(self.prompt[self.fed..].split_at(end - self.fed), want, |turn| {
+                    turn.needing(needs).toward(goal)
+                })?;
             self.timings.prompt += end - self.fed;
             self.timings.prompt_time += start.elapsed();
             self.fed = end;

@@ -212,12 +212,12 @@ impl Run {
         }
         let (start, end) = (session.len(), session.len() + rows);
         let tokens = &self.tokens[start..end];
-        let goal = self.tokens.len();
+        let (goal, next) = (self.tokens.len(), &self.tokens[end..]);
         if self.embedding.is_some() {
-            return Some(Turn::new(session, tokens, Logits::All).hidden().toward(goal));
+            return Some(Turn::new(session, tokens, Logits::All).hidden().toward(goal).before(next));
         }
         let want = if end == goal { Logits::Last } else { Logits::None };
-        Some(Turn::new(session, tokens, want).needing(self.chooser.needs()).toward(goal))
+        Some(Turn::new(session, tokens, want).needing(self.chooser.needs()).toward(goal).before(next))
     }
 
     /// Lets others use what is computed so far.

@@ -1,5 +1,6 @@
 //! The container: reading, refusing, writing, splitting.
 
+mod disk;
 mod getters;
 mod mutation;
 mod oracle;

@@ -19,6 +19,7 @@ use bloomery_kernels::cpu::{
     AttentionScratch, Cpu, DeltaScratch, KernelError, Masks, NgramScratch, Pool, Routes, Scratch,
 };
 
+use super::tables::Tables;
 use super::{Answer, Backend, Batch, Readback, RouteTrace};
 use crate::error::{EngineError, LoadError};
 use crate::plan::Plan;
@@ -42,6 +43,7 @@ pub(crate) struct CpuBackend {
     masks: Masks,
     /// Spans of blocks to which later choices are limited.
     candidates: Masks,
+    tables: Tables,
     /// Those of delta layers, then of n-grams, then what the model's block carries on.
     states: Vec<LayerStates>,
     buffers: Vec<Vec<f32>>,
@@ -94,6 +96,7 @@ impl CpuBackend {
             buffers: vec![Vec::new(); program.buffers.len()],
             routes: Routes::default(),
             scratch: Scratches::default(),
+            tables: model.tables(),
             model,
         })
     }
@@ -104,7 +107,7 @@ impl CpuBackend {
         batch: &Batch<'_>,
         ops: Range<usize>,
         mut trace: Option<&mut RouteTrace>,
-    ) -> Result<(), KernelError> {
+    ) -> Result<(), EngineError> {
         let mut step = Step::new(self, batch);
         step.size_buffers();
         let program = &step.model.program;
@@ -115,6 +118,9 @@ impl CpuBackend {
             step.look_up();
         }
         for op in ops {
+            if let Op::Ngrams { ngrams, .. } = op {
+                step.read_found(*ngrams)?;
+            }
             step.run(op)?;
             if let (Some(trace), Op::Route { .. }) = (&mut trace, op) {
                 trace.layers.push((step.routes.used, step.routes.experts.clone()));

@@ -9,6 +9,7 @@ use bloomery_kernels::cpu::{
 
 use super::heads::HeadMatrices;
 use crate::backend::rope::rope_spec;
+use crate::backend::tables::Tables;
 use crate::def::{Decay, OutGate};
 use crate::error::LoadError;
 use crate::plan::Plan;
@@ -83,9 +84,8 @@ impl Model {
         self.weights.matrix(&self.gguf, id)
     }
 
-    /// Has the system read rows of a matrix from the disk, without waiting for them.
-    pub(super) fn prefetch(&self, id: MatrixId, rows: &[u32]) {
-        self.weights.prefetch(&self.gguf, id, rows);
+    pub(super) fn tables(&self) -> Tables {
+        Tables::new(&self.program, &self.weights, &self.gguf)
     }
 
     pub(super) fn stack(&self, id: StackId) -> Result<Stack<'_>, KernelError> {

@@ -1,5 +1,6 @@
 //! One step under way.
 
+use bloomery_gguf::GgufError;
 use bloomery_kernels::cpu::{
     Activation, Cpu, Experts, Ffn, KernelError, Masks, Part, RopeTable, RouterGroups, RouterScore,
     RouterSpec, RouterWeights, Routes, RowSlot, RowView,
@@ -12,9 +13,10 @@ use super::mixer::Runs;
 use super::model::Model;
 use super::states::LayerStates;
 use super::{CpuBackend, Scratches};
+use crate::backend::tables::Tables;
 use crate::backend::{Batch, Readback};
 use crate::def::{Act, Scores};
-use crate::program::{Buffer, ExpertStacks, Gain, Gated, Op, Projection, Routing, Rows};
+use crate::program::{Buffer, ExpertStacks, Gain, Gated, NgramId, Op, Projection, Routing, Rows};
 use crate::state::PAGE;
 
 pub(super) struct Step<'a> {
@@ -35,8 +37,11 @@ pub(super) struct Step<'a> {
     pub(super) runs: Runs,
     /// Cosines and sines of the step's positions, by rotation.
     pub(super) tables: Vec<Option<RopeTable>>,
-    /// Rows of tables that layers of n-grams look up.
+    pub(super) lookup: &'a mut Tables,
+    /// Numbers of the rows that layers of n-grams look up.
     pub(super) found: Vec<Vec<u32>>,
+    /// The rows of the next such layer, as the file stores them.
+    pub(super) found_rows: Vec<u8>,
 }
 
 impl<'a> Step<'a> {
@@ -69,18 +74,23 @@ impl<'a> Step<'a> {
             views,
             runs: if has_states { Runs::of(batch) } else { Runs::default() },
             tables: vec![None; backend.model.ropes.len()],
+            lookup: &mut backend.tables,
             found: Vec::new(),
+            found_rows: Vec::new(),
         }
     }
 
     /// Finds the rows that layers of n-grams look up: all are on their way from the disk while the layers before them run.
     pub(super) fn look_up(&mut self) {
-        let (model, batch) = (self.model, self.batch);
-        for layer in &model.program.ngrams {
-            let rows = layer.hash.rows(batch);
-            model.prefetch(layer.table, &rows);
-            self.found.push(rows);
-        }
+        self.found = self.lookup.ask(self.batch);
+        self.lookup.foresee(self.batch);
+    }
+
+    /// Reads the rows of a layer of n-grams.
+    pub(super) fn read_found(&mut self, id: NgramId) -> Result<(), GgufError> {
+        let ids = &self.found[id.0];
+        self.found_rows.resize(ids.len() * self.lookup.row_bytes(id), 0);
+        self.lookup.read(id, ids, &mut self.found_rows)
     }
 
     pub(super) fn size_buffers(&mut self) {

@@ -1,6 +1,6 @@
 //! Ops of residual streams.
 
-use bloomery_kernels::cpu::{Columns, HyperSpec, KernelError, NgramConv, NgramInput, NgramWeights};
+use bloomery_kernels::cpu::{Columns, HyperSpec, KernelError, Matrix, NgramConv, NgramInput, NgramWeights};
 
 use super::mixer::Runs;
 use super::step::Step;
@@ -108,11 +108,14 @@ impl Step<'_> {
         })
     }
 
-    /// Rows of the table, side by side.
+    /// Rows of the table, side by side: those that were read.
     pub(super) fn ngrams(&mut self, id: NgramId, out: Buffer) -> Result<(), KernelError> {
-        let layer = &self.model.program.ngrams[id.0];
-        let table = self.model.matrix(layer.table)?;
-        self.write(out, |step, rows| step.cpu.embed(table, &step.found[id.0], rows))
+        let width = self.model.program.ngrams[id.0].hash.width;
+        let numbers: Vec<u32> = (0..self.found[id.0].len() as u32).collect();
+        self.write(out, |step, rows| {
+            let found = Matrix::new(step.lookup.format(id), numbers.len(), width, &step.found_rows)?;
+            step.cpu.embed(found, &numbers, rows)
+        })
     }
 
     pub(super) fn ngram_mix(

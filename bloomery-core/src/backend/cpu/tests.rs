@@ -33,6 +33,7 @@ fn run(backend: &mut dyn Backend, text: &[u32], (narrow, first): (Narrow, usize)
             positions: &positions,
             sequences: &vec![0; tokens.len()],
             before: &[before],
+            following: &[],
             pages: &[&pages],
             states: &[],
             saves: &[],

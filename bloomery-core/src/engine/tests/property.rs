@@ -215,7 +215,7 @@ impl World<'_> {
         let guesses = guesses.min(self.engine.guess_room(1));
         let owed = session.owes();
         let rows: Vec<u32> = (0..=guesses as u32).map(|row| 700 + row).collect();
-        let result = session.feed(&rows, Logits::All, |turn| turn.checking());
+        let result = session.feed((&rows, &[]), Logits::All, |turn| turn.checking());
         let Some(readout) = self.fine(result) else { return };
         let (session, tokens) = &mut self.sessions[who];
         for row in 0..=guesses {

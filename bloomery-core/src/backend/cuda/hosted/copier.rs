@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use bloomery_gguf::Gguf;
+use bloomery_gguf::{Gguf, Tensor};
 use bloomery_kernels::cuda::{Buffer, CudaError, Device, Event, Pack, Stream};
 
 use super::layers::RoutedLayer;
@@ -26,7 +26,7 @@ impl Copier {
     /// `most` experts of any pool are brought at a time.
     pub(super) fn new(
         device: &Device,
-        gguf: &Arc<Gguf>,
+        (gguf, tables): (&Arc<Gguf>, &[&Tensor]),
         weights: &Weights,
         layers: &[RoutedLayer],
         pools: &[Pool],
@@ -39,7 +39,7 @@ impl Copier {
         let stacks = layers.iter().flat_map(RoutedLayer::ids);
         Ok(Self {
             stream: device.stream()?,
-            source: Source::new(device, gguf, weights, stacks)?,
+            source: Source::new(device, (gguf, tables), weights, stacks)?,
             staging,
             bytes: 0,
         })

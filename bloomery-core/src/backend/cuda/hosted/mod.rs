@@ -142,7 +142,8 @@ impl Hosted {
         // Layers that cannot stream are served whatever the number of rows.
         let rows = if places.len() < layers.len() { step_rows } else { measure::MOST_ROWS.min(step_rows) };
         let desk = DeskShape { layers: layers.len(), rows, used, cols: widths, outputs: widths };
-        let copier = Copier::new(device, &gguf, &weights, &layers, &pools)?;
+        let tables: Vec<_> = program.ngrams.iter().filter_map(|layer| weights.tensor(layer.table)).collect();
+        let copier = Copier::new(device, (&gguf, &tables), &weights, &layers, &pools)?;
         let slots = Slots {
             layers: layers
                 .iter()

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use bloomery_gguf::Gguf;
+use bloomery_gguf::{Gguf, Tensor};
 use bloomery_kernels::cuda::{CudaError, Device, HostSource, Pinned, Span, Stream};
 
 use crate::weights::{StackId, Weights};
@@ -18,15 +18,16 @@ pub(super) enum Source {
 }
 
 impl Source {
-    /// Makes the experts readable for the card. Where the pages of the file are not, they are copied once.
+    /// Makes the experts readable for the card. Where the pages of the file are not, they are copied once. Tables of n-grams stay on
+    /// the disk.
     pub(super) fn new(
         device: &Device,
-        gguf: &Arc<Gguf>,
+        (gguf, tables): (&Arc<Gguf>, &[&Tensor]),
         weights: &Weights,
         stacks: impl Iterator<Item = StackId> + Clone,
     ) -> Result<Self, CudaError> {
         if gguf.mappings().count() > 0 && device.info().copies_mappings {
-            let memory = HostSource::registered(device, gguf.clone(), |gguf| gguf.mappings().collect())?;
+            let memory = HostSource::registered(device, gguf.clone(), |gguf| gguf.mappings_without(tables))?;
             return Ok(Self::InPlace(memory));
         }
         let most = stacks.clone().map(StackId::index).max().map_or(0, |index| index + 1);

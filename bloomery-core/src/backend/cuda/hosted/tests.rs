@@ -64,6 +64,7 @@ fn step(backend: &mut dyn Backend, tokens: &[u32], first: usize) -> Result<Vec<f
     let positions: Vec<u32> = (first as u32..).take(tokens.len()).collect();
     let batch = Batch {
         before: &[],
+        following: &[],
         tokens,
         positions: &positions,
         sequences: &vec![0; tokens.len()],

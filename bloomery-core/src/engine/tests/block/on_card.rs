@@ -54,6 +54,7 @@ fn chain(session: &mut Session, tokens: &mut Vec<u32>) -> Vec<Vec<f32>> {
         .map(|pass| {
             let batch = Batch {
                 before: &[],
+                following: &[],
                 tokens: &[tokens[pass]],
                 positions: &[(len + pass) as u32],
                 sequences: &[0],

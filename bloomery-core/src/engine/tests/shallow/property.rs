@@ -148,7 +148,7 @@ impl World<'_> {
             Deed::Guess { who, guesses, right } if who < open => self.guess(who, guesses, right),
             Deed::All { who, count } if who < open && self.sessions[who].1.len() + count < LONGEST => {
                 let more: Vec<u32> = (0..count as u32).map(|row| 2000 + row).collect();
-                let result = self.sessions[who].0.feed(&more, Logits::All, |turn| turn);
+                let result = self.sessions[who].0.feed((&more, &[]), Logits::All, |turn| turn);
                 if let Some(readout) = self.fine(result) {
                     self.sessions[who].1.extend(more);
                     assert!(readout.rows() == self.expected(&self.sessions[who].1, count));
@@ -208,7 +208,7 @@ impl World<'_> {
             return;
         }
         let want = if then > 0 { Logits::None } else { Logits::Last };
-        let result = session.feed(&more, want, |turn| turn.toward(end + then));
+        let result = session.feed((&more, &[]), want, |turn| turn.toward(end + then));
         if let Some(readout) = self.fine(result) {
             self.sessions[who].1.extend(more);
             if want == Logits::Last {
@@ -242,7 +242,7 @@ impl World<'_> {
 
     fn guess(&mut self, who: usize, guesses: usize, right: usize) {
         let rows: Vec<u32> = (0..=guesses as u32).map(|row| 700 + row).collect();
-        let result = self.sessions[who].0.feed(&rows, Logits::All, |turn| turn.checking());
+        let result = self.sessions[who].0.feed((&rows, &[]), Logits::All, |turn| turn.checking());
         let Some(readout) = self.fine(result) else { return };
         let past = [&self.sessions[who].1[..], &rows].concat();
         assert!(readout.rows() == self.expected(&past, rows.len()));
