@@ -54,7 +54,7 @@ fn mappings_leave_inner_pages_of_tensors_out() {
     assert!((hole.start - start) % 65536 == 0 && (hole.end - start) % 65536 == 0 && !hole.is_empty());
     assert!(data <= hole.start && hole.end <= data + LEN);
     assert!(
-        Gguf::from_bytes(fs::read(&gguf.paths().next().unwrap()).unwrap())
+        Gguf::from_bytes(fs::read(gguf.paths().next().unwrap()).unwrap())
             .unwrap()
             .mappings_without(&[])
             .is_empty()
