@@ -78,7 +78,12 @@ fn bits(logits: &[f32]) -> Vec<u32> {
 
 /// Medians over rows of the largest difference and of the divergence that rounded activations may cause: those of
 /// `fast_numerics_stay_within_the_rounding_of_activations`.
-fn limits(fixture: &Fixture) -> (f64, f64) {
+fn limits(fixture: &Fixture, kv: KvType) -> (f64, f64) {
+    if kv == KvType::Q8_0 && fixture.name == "deepseek41-small-bf16" {
+        // Its rows are keys and values at once, and a value that rounds the other way in the cache moves by a whole step. A float64
+        // program of it with this cache moves so far for results of attention that are off by 2^-12.
+        return (0.2, 1.3e-3);
+    }
     match fixture.name.rsplit_once('-').unwrap().1 {
         "bf16" if fixture.name.starts_with("deepseek2") => (0.4, 1.6e-3),
         "bf16" => (0.05, 2e-4),
@@ -89,12 +94,16 @@ fn limits(fixture: &Fixture) -> (f64, f64) {
 }
 
 #[track_caller]
-fn close<'a>(what: &str, fixture: &Fixture, rows: impl Iterator<Item = (&'a [f32], &'a [f32])>) {
+fn close<'a>(
+    (what, kv): (&str, KvType),
+    fixture: &Fixture,
+    rows: impl Iterator<Item = (&'a [f32], &'a [f32])>,
+) {
     let (abs, divergence): (Vec<f64>, Vec<f64>) =
         rows.map(|(a, b)| (f64::from(max_abs(a, b)), kld(a, b))).unzip();
-    let (abs, divergence, (abs_limit, kld_limit)) = (median(abs), median(divergence), limits(fixture));
+    let (abs, divergence, (abs_limit, kld_limit)) = (median(abs), median(divergence), limits(fixture, kv));
     let fits = abs <= abs_limit && divergence <= kld_limit;
-    assert!(fits, "{what}, {}: {abs:e}, KLD {divergence:e}", fixture.name);
+    assert!(fits, "{what}, {kv:?}, {}: {abs:e}, KLD {divergence:e}", fixture.name);
 }
 
 #[test]
@@ -104,7 +113,7 @@ fn logits_stay_within_the_rounding_of_activations() {
         let logits = all_logits(&card.engine(&fixture, 1), &fixture.ids, usize::MAX);
         let rows = fixture.rows.iter().zip(fixture.logits.chunks_exact(fixture.vocab));
         close(
-            "whole",
+            ("whole", KvType::F16),
             &fixture,
             rows.map(|(&row, expected)| (expected, &logits[row * fixture.vocab..][..fixture.vocab])),
         );
@@ -141,7 +150,7 @@ fn experts_on_the_host_match_the_reference_too() {
                 let rows = fixture.rows.iter().zip(fixture.logits.chunks_exact(fixture.vocab));
                 let rows =
                     rows.map(|(&row, expected)| (expected, &logits[row * fixture.vocab..][..fixture.vocab]));
-                close(&format!("chunks of {chunk}"), &fixture, rows);
+                close((&format!("chunks of {chunk}"), KvType::F16), &fixture, rows);
             }
             continues_like_the_reference(&engine, &fixture);
             let traffic = engine.traffic().unwrap().unwrap();
@@ -163,7 +172,7 @@ fn chunks_of_a_prompt_give_the_whole_within_rounding() {
             for chunk in [1, 7, 33] {
                 let cut = all_logits(&engine, &fixture.ids, chunk);
                 let rows = whole.chunks_exact(fixture.vocab).zip(cut.chunks_exact(fixture.vocab));
-                close(&format!("chunks of {chunk}, {kv:?}"), &fixture, rows);
+                close((&format!("chunks of {chunk}"), kv), &fixture, rows);
             }
         }
     }

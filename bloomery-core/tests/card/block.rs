@@ -188,7 +188,10 @@ fn streams_alone(card: &Card, arch: &str) {
             _ => None,
         });
         let progress = outcome.unwrap().progress;
-        assert_eq!(tokens, alone, "{arch}");
+        // A scheduler ends no text inside a character.
+        let (said, rest) = tokens.split_at(alone.len());
+        assert_eq!(said, alone, "{arch}");
+        assert!(rest.len() < 4, "{arch}: {rest:?}");
         assert!(progress.drafted > 0, "{progress:?}");
         println!("{arch}: {} of {} guesses were right", progress.accepted, progress.drafted);
     }
