@@ -16,8 +16,8 @@ use crate::def::Ngrams;
 use crate::program::{NgramId, Program};
 use crate::weights::Weights;
 
-/// Threads that wait for the disk, for steps of many rows.
-const READERS: usize = 8;
+/// Threads that read for steps of many rows, at most: as many as there are processors, but no fewer than keep a disk busy.
+const READERS: usize = 16;
 /// Rows of a table that one of them is worth.
 const ROWS_PER_READER: usize = 512;
 
@@ -128,7 +128,8 @@ impl std::fmt::Debug for Tables {
 
 /// Rows of a reader's part of `rows`.
 fn per_reader(rows: usize) -> usize {
-    rows.div_ceil(READERS).max(ROWS_PER_READER)
+    let readers = thread::available_parallelism().map_or(1, usize::from).clamp(8, READERS);
+    rows.div_ceil(readers).max(ROWS_PER_READER)
 }
 
 /// Has parts done by a thread each, or here if there is one. Returns the first error.

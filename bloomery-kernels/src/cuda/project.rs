@@ -54,7 +54,7 @@ pub struct Project {
 }
 
 impl Project {
-    /// Bytes of a workspace for `rows` rows of `cols` values and weights of any format, or of any but [floats](is_float).
+    /// Bytes of a workspace for `rows` rows of `cols` values and weights of any format, or of any but [floats](super::is_float).
     #[must_use]
     pub fn workspace_bytes(rows: usize, cols: usize, floats: bool) -> usize {
         let floats = if floats && rows > FEW { many_float::workspace_bytes(rows, cols) } else { 0 };
