@@ -32,6 +32,8 @@ impl Engine {
         match (self.inner.has_block, &self.inner.model.draft) {
             (false, _) | (_, None) => 0,
             (_, Some(Guessing::Next(_))) => MOST_TOKENS,
+            // A block is one pass, whose rows are those of a step.
+            (_, Some(Guessing::Spark(spark))) if spark.width > self.step_rows() => 0,
             (_, Some(Guessing::Spark(spark))) => spark.width,
         }
     }

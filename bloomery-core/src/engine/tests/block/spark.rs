@@ -184,6 +184,19 @@ fn near_the_end_of_the_context_nothing_is_guessed() {
 }
 
 #[test]
+fn steps_of_fewer_rows_than_a_block_have_no_guesses() {
+    let engine = |rows| builder().step_rows(rows).plan().unwrap().load(|_| {}).unwrap();
+    assert_eq!([4, 5].map(|rows| engine(rows).most_guesses()), [0, 5]);
+    let (engine, (prompt, _)) = (engine(4), expected());
+    let mut session = engine.session().unwrap();
+    let drafts = Drafts::Block(Block { most: 5, priced: false });
+    let params = Params { max_tokens: Some(8), ignore_end: true, drafts, ..Params::greedy() };
+    let mut generation = session.generate_tokens(&prompt[..40], &params).unwrap();
+    assert_eq!(generation.by_ref().filter_map(|piece| piece.unwrap().token).count(), 8);
+    assert_eq!(generation.timings().drafted, 0);
+}
+
+#[test]
 fn layers_that_do_not_fit_are_refused_by_name() {
     let [layers, model] = joined::spark();
     let why = |model: &Path, edit: &dyn Fn(&str, Value) -> Value| {
