@@ -27,7 +27,7 @@ pub(super) fn emit(
     let start = builder.ops.len();
     keys(builder, def, spark, &caches)?;
     let follow = follow(builder, def, (spark, streams), trunk.inputs, start);
-    let hidden = block(builder, def, (spark, streams), (trunk.table, &caches))?;
+    let hidden = block(builder, def, streams, (trunk.table, &caches))?;
     let again = builder.ops.len() - start;
     next(builder, def, hidden, trunk.head)?;
     Ok(Draft { follow, ops: builder.ops.split_off(start), again, carried: 0 })
@@ -120,10 +120,9 @@ fn follow(
 fn block(
     builder: &mut Builder<'_>,
     def: &ModelDef,
-    (spark, streams): (&Spark, &Streams),
+    streams: &Streams,
     (table, caches): (MatrixId, &[(&Layer, &Windowed, AttentionId)]),
 ) -> Result<Buffer, LoadError> {
-    debug_assert_eq!(spark.layers.len(), caches.len());
     let x = builder.buffer("x", streams.count * def.hidden, Rows::All);
     builder.push(Op::Embed { table, scale: def.embedding_scale, copies: streams.count, out: x });
     for (index, &(layer, windowed, attention)) in caches.iter().enumerate() {

@@ -162,8 +162,11 @@ fn texts_are_the_same_with_the_block() {
 }
 
 fn same_texts(arch: &str) {
-    let engine = engine(arch, 1);
-    let prompt = ids(&expected(arch)["ids"]);
+    same_texts_of(&engine(arch, 1), &ids(&expected(arch)["ids"]), 3);
+}
+
+/// With `most` guesses at a time.
+fn same_texts_of(engine: &Engine, prompt: &[u32], most: usize) {
     let mut session = engine.session().unwrap();
     for seed in [None, Some(3)] {
         let mut of = |drafts| {
@@ -177,7 +180,7 @@ fn same_texts(arch: &str) {
             (tokens, generation.timings().drafted)
         };
         let without = of(Drafts::Off);
-        let with = of(Drafts::Block(Block { most: 3, priced: false }));
+        let with = of(Drafts::Block(Block { most, priced: false }));
         assert_eq!(with.0, without.0);
         assert!(with.1 > 48 && without.1 == 0, "{} guesses were checked", with.1);
         assert_eq!(of(Drafts::default()).0, without.0);

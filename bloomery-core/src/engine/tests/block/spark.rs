@@ -80,26 +80,7 @@ fn sessions_guess_together_as_alone() {
 
 #[test]
 fn texts_are_the_same_with_blocks_of_guesses() {
-    let engine = engine(1);
-    let (prompt, _) = expected();
-    let mut session = engine.session().unwrap();
-    for seed in [None, Some(3)] {
-        let mut of = |drafts| {
-            let mut params = Params { max_tokens: Some(48), ignore_end: true, drafts, ..Params::greedy() };
-            if let Some(seed) = seed {
-                params.sampling.temperature = 0.7;
-                params.sampling.seed = crate::sampling::Seed::Fixed(seed);
-            }
-            let mut generation = session.generate_tokens(&prompt[..40], &params).unwrap();
-            let tokens: Vec<u32> = generation.by_ref().filter_map(|piece| piece.unwrap().token).collect();
-            (tokens, generation.timings().drafted)
-        };
-        let without = of(Drafts::Off);
-        let with = of(Drafts::Block(Block { most: 5, priced: false }));
-        assert_eq!(with.0, without.0);
-        assert!(with.1 > 48 && without.1 == 0, "{} guesses were checked", with.1);
-        assert_eq!(of(Drafts::default()).0, without.0);
-    }
+    super::same_texts_of(&engine(1), &expected().0, 5);
 }
 
 #[test]
