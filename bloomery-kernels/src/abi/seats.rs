@@ -73,5 +73,40 @@ pub struct CollectArgs {
     pub layer: u32,
 }
 
+/// Which of the experts without seats the host has had brought.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct FetchArgs {
+    /// `[rows][used]` u32.
+    pub experts: u64,
+    /// `[rows][used]` u32.
+    pub out: u64,
+    /// `[count]` u32, where the seat of each expert that was brought is left; or 0.
+    pub homes: u64,
+    /// `[rows][used]` u64 in the host's memory: the seat of each pair's expert, or [`NOWHERE`].
+    pub seats: u64,
+    /// In the host's memory, two u32: the step in which the host has decided, and the number of what it has brought, or 0.
+    pub told: u64,
+    /// u32: the number of what has arrived last.
+    pub arrived: u64,
+    /// As in [`OfferArgs`].
+    pub states: u64,
+    /// As in [`OfferArgs`].
+    pub step: u64,
+    /// As in [`CollectArgs`].
+    pub failed: u64,
+    /// Nanoseconds to wait.
+    pub limit: u64,
+    /// Rows.
+    pub rows: u32,
+    /// Pairs.
+    pub pairs: u32,
+    /// Experts of the layer.
+    pub count: u32,
+    /// The layer.
+    pub layer: u32,
+}
+
 const _: () = assert!(size_of::<OfferArgs>() == 120 && align_of::<OfferArgs>() == 8);
 const _: () = assert!(size_of::<CollectArgs>() == 64 && align_of::<CollectArgs>() == 8);
+const _: () = assert!(size_of::<FetchArgs>() == 96 && align_of::<FetchArgs>() == 8);

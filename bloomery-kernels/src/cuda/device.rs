@@ -126,6 +126,15 @@ impl Device {
         Stream::new(self)
     }
 
+    /// A new stream whose work goes before that of others, and never stands in line behind it: streams of one urgency may share a queue of
+    /// the card, in which a kernel that waits for its predecessor holds up everything behind it.
+    ///
+    /// # Errors
+    /// [`CudaError::Driver`].
+    pub fn urgent_stream(&self) -> Result<Stream, CudaError> {
+        Stream::urgent(self)
+    }
+
     /// Memory of the card for `len` values, all bytes 0.
     ///
     /// # Errors

@@ -191,6 +191,7 @@ pub(super) fn run(info: &DeviceInfo, launch: &Launch) {
         "group_place": route::group::group_place,
         "seats_offer": seats::offer::offer,
         "seats_collect": seats::collect::collect,
+        "seats_fetch": seats::fetch::fetch,
         "stream_norm": streams::gated::stream_norm,
         "gated_mean": streams::gated::mean::<true>,
         "stream_mean": streams::gated::mean::<false>,

@@ -96,7 +96,7 @@ pub use project::{Product, Project};
 pub use ring::Tuning;
 pub use rope::{Rope, RopeAngles, RopeAppend};
 pub use route::{ByToken, Group, Narrow, Route, RouteNorm, Scores, Share, Tiles};
-pub use seats::{Collect, Desk, DeskShape, NOWHERE, Numbers, Seat};
+pub use seats::{Collect, Desk, DeskShape, Fetch, NOWHERE, Numbers, Seat};
 pub use shared::SharedAppend;
 pub use staging::Staging;
 pub use stream::{Event, Stream};

@@ -22,6 +22,15 @@ impl Stream {
         Ok(Self { device: device.clone(), stream, captured: None })
     }
 
+    pub(super) fn urgent(device: &Device) -> Result<Self, CudaError> {
+        device.bind()?;
+        let range = result::stream::get_priority_range();
+        let (_, most) = range.map_err(CudaError::driver("cuCtxGetStreamPriorityRange"))?;
+        let stream = device.context().new_stream_with_priority(most);
+        let stream = stream.map_err(CudaError::driver("cuStreamCreateWithPriority"))?;
+        Ok(Self { device: device.clone(), stream, captured: None })
+    }
+
     /// The card.
     #[must_use]
     pub fn device(&self) -> &Device {

@@ -23,11 +23,10 @@ pub(super) struct Shape {
 /// What runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Pass {
-    Step,
+    /// Of a model with experts on two sides, with or without kernels for those that come meanwhile.
+    Step { fetches: bool },
     /// The block's first guess, or one that goes on from the guess before.
-    Guess {
-        goes_on: bool,
-    },
+    Guess { goes_on: bool },
 }
 
 /// A shape that has been seen.
@@ -79,7 +78,7 @@ impl Graphs {
         let mut facts: Vec<GraphFacts> = graphs
             .map(|(shape, graph)| {
                 let Shape { pass, rows, outputs } = shape;
-                GraphFacts { guess: pass != Pass::Step, rows, outputs, nodes: graph.nodes() }
+                GraphFacts { guess: matches!(pass, Pass::Guess { .. }), rows, outputs, nodes: graph.nodes() }
             })
             .collect();
         facts.sort_unstable();

@@ -187,7 +187,8 @@ impl CudaBackend {
         let streams = hosted.as_ref().is_some_and(Hosted::streams);
         let as_graph = rows <= GRAPH_ROWS && batch.want != Readback::Hidden && !streams && !watch.is_on();
         let stages = || card.stages(hosted.as_ref(), batch, None);
-        let shape = Shape { pass: Pass::Step, rows, outputs };
+        let fetches = hosted.as_ref().is_some_and(Hosted::fetches);
+        let shape = Shape { pass: Pass::Step { fetches }, rows, outputs };
         if as_graph && graphs.run(stream, shape, |stream| launch(stream, &stages()?))? {
             let Some(hosted) = hosted else { return Ok(()) };
             return hosted.serve_all(&served(&card.model.program, rows, outputs));

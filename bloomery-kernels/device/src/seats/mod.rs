@@ -6,10 +6,14 @@
 //! host              +------------> the other experts --------------+
 //! ```
 //!
+//! Where the host has some of the others brought to seats meanwhile, a fetch stands before the collection: it waits for them, and they
+//! are multiplied on the card.
+//!
 //! A word that says that something is there carries the number of the step, so that nothing has to be cleared between steps, and
 //! a graph is replayed as it is. Steps have other numbers than those just before.
 
 pub(crate) mod collect;
+pub(crate) mod fetch;
 pub(crate) mod offer;
 
 use super::simt::ld_relaxed_u64;
@@ -31,6 +35,7 @@ pub(crate) fn joined(low: u32, high: u32) -> u64 {
 mod entries {
     crate::simt::bounds!(seats_offer, 512, 1);
     crate::simt::bounds!(seats_collect, 512, 1);
+    crate::simt::bounds!(seats_fetch, 256, 1);
 
     /// See [`offer`](super::offer::offer).
     #[unsafe(no_mangle)]
@@ -42,5 +47,11 @@ mod entries {
     #[unsafe(no_mangle)]
     pub unsafe extern "ptx-kernel" fn seats_collect(args: crate::abi::seats::CollectArgs) {
         super::collect::collect(args);
+    }
+
+    /// See [`fetch`](super::fetch::fetch).
+    #[unsafe(no_mangle)]
+    pub unsafe extern "ptx-kernel" fn seats_fetch(args: crate::abi::seats::FetchArgs) {
+        super::fetch::fetch(args);
     }
 }

@@ -6,17 +6,19 @@
 //! ```text
 //! asked    [layers]  a cache line each: the step, and how many pairs have no seat
 //! done     [layers]  a cache line each: the step, and whether it was broken off
+//! told     [layers]  a cache line each: the step, and the number of what was brought
 //! failed             a cache line: the step that was given up, and the layer where, plus 1
 //! pairs    [layers][rows][used]   an expert and its weight
 //! rows     [rows][cols]           f32, the normalised rows; of one layer at a time
 //! sums     [rows][outputs]        f32
+//! fetched  [rows][used]           the seat of an expert that was brought; of one layer at a time
 //! ```
 //!
 //! The kernel of an offer writes pairs and rows, then the layer's `asked`. The host sees that, computes, writes sums, then `done`. The
 //! collecting kernel sees that and reads the sums. So nobody reads what somebody else writes, as long as the host keeps to its turn;
 //! where it does not, it reads wrong numbers and nothing worse, since everything is an atomic word.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::super::{Buffer, CudaError, Device, Span, Stream};
 use super::shape::{DeskShape, LINE, NAME, Places};
@@ -26,7 +28,7 @@ use super::shape::{DeskShape, LINE, NAME, Places};
 /// A step: [`begin`](Self::begin), the step's kernels, with a [`Seat`](super::Seat) and a [`Collect`](super::Collect) for every layer, and,
 /// meanwhile, for each layer in turn: [`asked`](Self::asked) until it says how many pairs have no seat; if there are some,
 /// [`experts`](Self::experts), [`weights`](Self::weights), [`row`](Self::row), [`set_sum`](Self::set_sum) for every row that has such a
-/// pair, and [`answer`](Self::answer). Who waits for `asked` looks at [`failed`](Self::failed) too: a step that was given up asks no
+/// pair, and [`answer`](Self::answer). Layers with a [`Fetch`](super::Fetch) want [`fetch`](Self::fetch) first. Who waits for `asked` looks at [`failed`](Self::failed) too: a step that was given up asks no
 /// more.
 #[derive(Debug)]
 pub struct Desk {
@@ -36,11 +38,16 @@ pub struct Desk {
     shared: Span<u64>,
     /// Where it is on the host.
     host: u64,
-    /// The step's number, and again until the host was given up; then every layer's ticket and states.
+    /// The step's number, and again until the host was given up; the number of what has arrived; then every layer's ticket and states.
     words: Buffer<u64>,
     step: u32,
     begun: bool,
+    /// Number of what was brought last.
+    brought: AtomicU32,
 }
+
+/// Words before those of the layers.
+const HEAD: usize = 2;
 
 impl Desk {
     /// A desk for the kernels of one card.
@@ -50,7 +57,7 @@ impl Desk {
     pub fn new(device: &Device, shape: DeskShape) -> Result<Self, CudaError> {
         shape.check()?;
         let (shared, host) = Buffer::mapped(device, shape.places().end)?;
-        let words = device.alloc(1 + shape.layers * shape.states_len())?;
+        let words = device.alloc(HEAD + shape.layers * shape.states_len())?;
         Ok(Self::of(shape, shared.span(), host, words))
     }
 
@@ -60,12 +67,21 @@ impl Desk {
         shape.check()?;
         let shared = Buffer::on_host(&vec![0_u64; shape.places().end]).span();
         let host = shared.address();
-        let words = Buffer::on_host(&vec![0_u64; 1 + shape.layers * shape.states_len()]);
+        let words = Buffer::on_host(&vec![0_u64; HEAD + shape.layers * shape.states_len()]);
         Ok(Self::of(shape, shared, host, words))
     }
 
     fn of(shape: DeskShape, shared: Span<u64>, host: u64, words: Buffer<u64>) -> Self {
-        Self { shape, places: shape.places(), shared, host, words, step: 0, begun: false }
+        Self {
+            shape,
+            places: shape.places(),
+            shared,
+            host,
+            words,
+            step: 0,
+            begun: false,
+            brought: AtomicU32::new(0),
+        }
     }
 
     /// What there is room for.
@@ -82,7 +98,7 @@ impl Desk {
         if !self.begun {
             // A kernel that collects looks at states before the offer has written them: none may be of this step. Zeros are.
             for layer in 0..self.shape.layers {
-                let end = 1 + (layer + 1) * self.shape.states_len();
+                let end = HEAD + (layer + 1) * self.shape.states_len();
                 let states = self.words.slice(end - self.shape.rows..end)?;
                 stream.fill_words(&states.cast(), step.wrapping_sub(1))?;
             }
@@ -104,7 +120,7 @@ impl Desk {
         if !self.begun {
             // Zeros are the number of a step, too.
             for layer in 0..self.shape.layers {
-                for at in [layer * LINE, self.places.done + layer * LINE] {
+                for at in [0, self.places.done, self.places.told].map(|first| first + layer * LINE) {
                     self.word(at).store(step.wrapping_sub(1).into(), Ordering::Relaxed);
                 }
             }
@@ -172,6 +188,59 @@ impl Desk {
         Ok(())
     }
 
+    /// Says which of the layer's pairs have experts that are on their way to seats: for all pairs the seat, or
+    /// [`NOWHERE`](super::NOWHERE), and the stream in which their copies are queued; or that there are none. A layer with a
+    /// [`Fetch`](super::Fetch) waits for it.
+    ///
+    /// # Errors
+    /// [`CudaError::Contract`] for a layer or more pairs than there is room for; [`CudaError::Driver`].
+    pub fn fetch(&self, layer: usize, brought: Option<(&[u32], &mut Stream)>) -> Result<(), CudaError> {
+        let number = match brought {
+            None => 0,
+            Some((seats, stream)) => {
+                let number = self.seat(layer, seats)?;
+                stream.fill_words(&self.words.slice(1..2)?.cast().slice(0..1)?, number)?;
+                number
+            }
+        };
+        self.tell(layer, number)
+    }
+
+    /// [`fetch`](Self::fetch) for kernels that run on the host, of experts that have arrived, or of some that never do.
+    #[cfg(test)]
+    pub(in super::super) fn fetch_on_host(
+        &self,
+        layer: usize,
+        seats: &[u32],
+        arrive: bool,
+    ) -> Result<(), CudaError> {
+        let number = self.seat(layer, seats)?;
+        let arrived = if arrive { number } else { number.wrapping_sub(1) };
+        // SAFETY: the second of the words, which are memory of the host; no kernel runs.
+        unsafe { AtomicU64::from_ptr((self.words.span().address() as *mut u64).add(1)) }
+            .store(arrived.into(), Ordering::Relaxed);
+        self.tell(layer, number)
+    }
+
+    /// Writes the pairs' seats; the number of what is brought.
+    fn seat(&self, layer: usize, seats: &[u32]) -> Result<u32, CudaError> {
+        self.pairs(layer, seats.len())?;
+        for (pair, seat) in seats.iter().enumerate() {
+            self.word(self.places.fetched + pair).store((*seat).into(), Ordering::Relaxed);
+        }
+        // Zero is the number of nothing.
+        let number = self.brought.load(Ordering::Relaxed).checked_add(1).unwrap_or(1);
+        self.brought.store(number, Ordering::Relaxed);
+        Ok(number)
+    }
+
+    fn tell(&self, layer: usize, number: u32) -> Result<(), CudaError> {
+        self.layer(layer)?;
+        let word = u64::from(number) << 32 | u64::from(self.step);
+        self.word(self.places.told + layer * LINE).store(word, Ordering::Release);
+        Ok(())
+    }
+
     /// The layer's sums are there.
     ///
     /// # Errors
@@ -186,6 +255,7 @@ impl Desk {
     pub fn abort(&self) {
         for layer in 0..self.shape.layers {
             let word = 1 << 32 | u64::from(self.step);
+            self.word(self.places.told + layer * LINE).store(self.step.into(), Ordering::Release);
             self.word(self.places.done + layer * LINE).store(word, Ordering::Release);
         }
     }
@@ -235,10 +305,13 @@ impl Desk {
         self.layer(layer)?;
         let (shared, places) = (|at: usize| self.shared.address() + 8 * at as u64, self.places);
         let words = self.words.span().address();
-        let ticket = words + 8 * (1 + layer * self.shape.states_len()) as u64;
+        let ticket = words + 8 * (HEAD + layer * self.shape.states_len()) as u64;
         Ok(LayerPlaces {
             asked: shared(layer * LINE),
             done: shared(places.done + layer * LINE),
+            told: shared(places.told + layer * LINE),
+            fetched: shared(places.fetched),
+            arrived: words + 8,
             failed: shared(places.failed),
             pairs: shared(places.pairs + layer * places.pairs_len),
             rows: shared(places.rows),
@@ -258,6 +331,9 @@ impl Desk {
 pub(super) struct LayerPlaces {
     pub(super) asked: u64,
     pub(super) done: u64,
+    pub(super) told: u64,
+    pub(super) fetched: u64,
+    pub(super) arrived: u64,
     pub(super) failed: u64,
     pub(super) pairs: u64,
     pub(super) rows: u64,

@@ -2,10 +2,12 @@
 
 mod collect;
 mod desk;
+mod fetch;
 mod shape;
 
 pub use collect::Collect;
 pub use desk::Desk;
+pub use fetch::Fetch;
 pub use shape::DeskShape;
 
 use super::launch::Grid;

@@ -26,12 +26,14 @@ pub struct DeskShape {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Places {
     pub(super) done: usize,
+    pub(super) told: usize,
     pub(super) failed: usize,
     pub(super) pairs: usize,
     /// Of a layer.
     pub(super) pairs_len: usize,
     pub(super) rows: usize,
     pub(super) sums: usize,
+    pub(super) fetched: usize,
     pub(super) end: usize,
 }
 
@@ -39,13 +41,15 @@ impl DeskShape {
     pub(super) fn places(&self) -> Places {
         let line = |words: usize| words.next_multiple_of(LINE);
         let done = self.layers * LINE;
-        let failed = done + self.layers * LINE;
+        let told = done + self.layers * LINE;
+        let failed = told + self.layers * LINE;
         let pairs = failed + LINE;
         let pairs_len = line(self.rows * self.used);
         let rows = pairs + self.layers * pairs_len;
         let sums = rows + line((self.rows * self.cols).div_ceil(2));
-        let end = sums + line((self.rows * self.outputs).div_ceil(2));
-        Places { done, failed, pairs, pairs_len, rows, sums, end }
+        let fetched = sums + line((self.rows * self.outputs).div_ceil(2));
+        let end = fetched + pairs_len;
+        Places { done, told, failed, pairs, pairs_len, rows, sums, fetched, end }
     }
 
     /// Words of a layer in the card's memory: a ticket and a state for every row.

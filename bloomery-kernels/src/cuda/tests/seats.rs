@@ -1,5 +1,7 @@
 //! Seats, and a host that computes what has none.
 
+mod fetch;
+
 use std::time::{Duration, Instant};
 
 use super::super::testing::{Place, places};

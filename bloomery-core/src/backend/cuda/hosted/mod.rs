@@ -6,6 +6,8 @@
 //!                         v  memory that both see        |
 //!             host:      experts without slots, each once for all rows
 //!
+//!             bus:       some of these, to products of their own before the collection
+//!
 //! many rows   router -> wave 0 -> wave 1 -> ...         a layer's missing experts, once over the bus
 //!             copies:  | half 0 | half 1 | half 0 ..
 //! ```
@@ -14,6 +16,7 @@
 //! when one moves. It changes between steps, at a step that is fixed when a move begins.
 
 mod copier;
+mod fetch;
 mod layers;
 mod measure;
 mod refill;
@@ -44,6 +47,7 @@ use crate::residency::{Expert, Heat, LayerShape, Residency, Rules, Shape, Stats,
 use crate::units::Bytes;
 use crate::weights::Weights;
 use copier::Copier;
+use fetch::{Bus, Fetching};
 use measure::Measured;
 use server::Server;
 use stages::Layer;
@@ -68,6 +72,10 @@ pub(super) struct Hosted {
     measured: Measured,
     /// In place of what is measured.
     served_rows: Option<usize>,
+    /// What experts that come while the host computes have saved, in steps of up to [`GRAPH_ROWS`] rows and of more.
+    fetching: [Fetching; 2],
+    /// Whether the step under way has kernels for them.
+    fetches: bool,
     /// Layers that the host has served in the step under way, and their rows.
     served: Vec<(usize, usize)>,
     split: Split,
@@ -161,6 +169,8 @@ impl Hosted {
             wave_maps: wave_maps.span(),
             counts: device.alloc(residency.map().len())?,
             seated: device.alloc(step_rows * used)?,
+            fetched: device.alloc(rows * used)?,
+            fetched_homes: device.alloc(counts.iter().copied().max().unwrap_or(0))?,
         };
         let server = Server::new(cpu, gguf, weights, layers);
         Ok(Self {
@@ -174,6 +184,8 @@ impl Hosted {
             places,
             measured: Measured::default(),
             served_rows: served_rows.map(|rows| rows.min(desk.rows)),
+            fetching: [Fetching::default(); 2],
+            fetches: false,
             served: Vec::new(),
             split,
             step: 0,
@@ -222,12 +234,17 @@ impl Hosted {
 
     /// What the step's launches are made of.
     pub(super) fn way(&self) -> Way<'_> {
-        self.waves.as_ref().map_or(Way::Served, Way::Streamed)
+        self.waves.as_ref().map_or(Way::Served { fetches: self.fetches }, Way::Streamed)
     }
 
     /// Whether the step's experts come to the card.
     pub(super) fn streams(&self) -> bool {
         self.waves.is_some()
+    }
+
+    /// Whether the step's kernels are those that wait for experts on the bus.
+    pub(super) fn fetches(&self) -> bool {
+        self.fetches
     }
 
     /// Prepares a step of `rows` rows through the first `layers` routed layers: lands moves, and decides whether experts are served or
@@ -243,6 +260,7 @@ impl Hosted {
         self.step = self.step.wrapping_add(1);
         self.slots.desk.begin(stream, self.step)?;
         self.waves = None;
+        self.fetches = self.fetching[usize::from(rows > GRAPH_ROWS)].pays();
         if rows > self.measured.crossover && !self.places.is_empty() {
             let map = self.residency.map();
             let layer = |layer: usize| {
@@ -306,9 +324,18 @@ impl Hosted {
 
     /// Answers the card's question of a layer.
     pub(super) fn serve(&mut self, layer: usize, rows: usize) -> Result<(), EngineError> {
-        let Layer { start, experts, .. } = self.slots.layers[layer];
+        let Layer { start, experts, pool } = self.slots.layers[layer];
         let map = &self.residency.map()[start..start + experts];
-        self.server.serve(&self.slots.desk, (layer, rows), map)?;
+        let pool = pool.map(|pool| &self.slots.pools[pool]).filter(|pool| pool.half > 0);
+        let moving = self.moving.back().map(|(_, arrival)| arrival.is_over()).transpose()?;
+        let bus = pool.map(|pool| Bus {
+            copier: &mut self.copier,
+            pool,
+            measured: &self.measured,
+            fetching: &mut self.fetching[usize::from(rows > GRAPH_ROWS)],
+            is_open: self.fetches && moving.unwrap_or(true),
+        });
+        self.server.serve(&self.slots.desk, (layer, rows), map, bus)?;
         self.served.push((layer, rows));
         Ok(())
     }

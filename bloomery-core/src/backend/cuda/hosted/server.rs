@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use bloomery_gguf::Gguf;
 use bloomery_kernels::cpu::{Activation, Cpu, Experts, KernelError, NO_EXPERT, Routes, Scratch};
-use bloomery_kernels::cuda::Desk;
+use bloomery_kernels::cuda::{CudaError, Desk};
 
+use super::fetch::{Bus, pick, share};
 use super::layers::RoutedLayer;
 use crate::def::Act;
 use crate::error::EngineError;
@@ -66,7 +67,8 @@ impl Server {
         }
     }
 
-    /// Waits until the card asks for `layer` in a step of `rows` rows, and answers. `map` says which experts the card has.
+    /// Waits until the card asks for `layer` in a step of `rows` rows, and answers. `map` says which experts the card has; some of the
+    /// others come over `bus`.
     ///
     /// # Errors
     /// [`EngineError::HostExperts`]; the step is broken off then, so that the card waits for nothing.
@@ -75,16 +77,18 @@ impl Server {
         desk: &Desk,
         (layer, rows): (usize, usize),
         map: &[u32],
+        mut bus: Option<Bus<'_>>,
     ) -> Result<(), EngineError> {
         let start = Instant::now();
         let outcome = wait(desk, layer).and_then(|missing| {
             let asked = Instant::now();
             self.spent.waiting += asked - start;
             if missing == 0 {
+                bus.iter_mut().for_each(|bus| bus.fetching.saw(0.0));
                 return Ok(());
             }
             // A panic must not leave the card waiting; what it leaves behind here is written before it is read.
-            let answer = catch_unwind(AssertUnwindSafe(|| self.answer(desk, layer, rows, map)));
+            let answer = catch_unwind(AssertUnwindSafe(|| self.answer(desk, (layer, rows), map, bus)));
             self.spent.computing += asked.elapsed();
             match answer {
                 Ok(answer) => answer.map_err(|error| error.to_string()),
@@ -98,7 +102,13 @@ impl Server {
         })
     }
 
-    fn answer(&mut self, desk: &Desk, layer: usize, rows: usize, map: &[u32]) -> Result<(), EngineError> {
+    fn answer(
+        &mut self,
+        desk: &Desk,
+        (layer, rows): (usize, usize),
+        map: &[u32],
+        bus: Option<Bus<'_>>,
+    ) -> Result<(), EngineError> {
         let RoutedLayer { used, normed, stacks, .. } = self.layers[layer];
         let (cols, outputs) = (normed.cols, self.weights.stack_rows(stacks.down));
         self.routes.rows = rows;
@@ -109,6 +119,10 @@ impl Server {
             if map.get(*expert as usize).is_none_or(|slot| *slot != NOWHERE) {
                 *expert = NO_EXPERT;
             }
+        }
+        match bus {
+            Some(bus) => self.fetch(desk, layer, bus)?,
+            None => desk.fetch(layer, None)?,
         }
         self.routes.weights.resize(rows * used, 0.0);
         desk.weights(layer, &mut self.routes.weights)?;
@@ -137,6 +151,28 @@ impl Server {
         Ok(desk.answer(layer)?)
     }
 
+    /// Has a part of the experts of `self.routes` brought, and leaves the others.
+    fn fetch(&mut self, desk: &Desk, layer: usize, bus: Bus<'_>) -> Result<(), CudaError> {
+        let Bus { copier, pool, measured, fetching, is_open } = bus;
+        let lacking = self.lacking();
+        let (count, saved) = share(measured, lacking.len(), self.expert_bytes(layer), pool.half);
+        fetching.saw(saved);
+        if count == 0 || !is_open {
+            return desk.fetch(layer, None);
+        }
+        let (brought, first) = (pick(lacking, count), pool.first_of(0));
+        copier.bring(&self.weights, self.layers[layer].ids(), &brought, (pool, first))?;
+        let seats = self.routes.experts.iter_mut().map(|expert| match brought.binary_search(expert) {
+            Ok(at) => {
+                *expert = NO_EXPERT;
+                (first + at) as u32
+            }
+            Err(_) => NOWHERE,
+        });
+        let seats: Vec<u32> = seats.collect();
+        desk.fetch(layer, Some((&seats, &mut copier.stream)))
+    }
+
     /// The layer's experts for `self.routes`, added to `out`.
     fn run(&mut self, layer: usize, normed: &[f32], out: &mut [f32]) -> Result<(), KernelError> {
         let RoutedLayer { stacks, .. } = self.layers[layer];
@@ -151,16 +187,16 @@ impl Server {
                 Act::ClampedSilu { limit } => Activation::ClampedSilu { limit },
             },
         };
-        self.spent.bytes += self.distinct() * self.expert_bytes(layer);
+        self.spent.bytes += self.lacking().len() as u64 * self.expert_bytes(layer);
         self.cpu.experts(normed, &self.routes, &experts, out, &mut self.scratch)
     }
 
-    fn distinct(&self) -> u64 {
-        let mut numbers: Vec<u32> =
-            self.routes.experts.iter().copied().filter(|&expert| expert != NO_EXPERT).collect();
+    /// The experts of `self.routes`, ascending, and how many rows each has.
+    fn lacking(&self) -> Vec<(u32, u32)> {
+        let experts = self.routes.experts.iter().copied();
+        let mut numbers: Vec<u32> = experts.filter(|&expert| expert != NO_EXPERT).collect();
         numbers.sort_unstable();
-        numbers.dedup();
-        numbers.len() as u64
+        numbers.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u32)).collect()
     }
 
     /// Bytes of an expert of a layer in the file.

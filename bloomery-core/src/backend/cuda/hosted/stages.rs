@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bloomery_kernels::cuda::{
-    Buffer as CardBuffer, Collect, CudaError, Desk, FeedForward, Numbers, Routed, Seat, Span,
+    Buffer as CardBuffer, Collect, CudaError, Desk, FeedForward, Fetch, Launch, Numbers, Routed, Seat, Span,
 };
 
 use super::slots::Pool;
@@ -30,6 +30,9 @@ pub(in crate::backend::cuda) struct Slots {
     pub(super) counts: CardBuffer<u32>,
     /// `[rows][used]`: what the kernels of the experts read in place of the router's choice.
     pub(super) seated: CardBuffer<u32>,
+    /// As `seated`, of experts that came while the layer waited, and by expert where they are.
+    pub(super) fetched: CardBuffer<u32>,
+    pub(super) fetched_homes: CardBuffer<u32>,
 }
 
 /// Of a routed layer.
@@ -44,8 +47,8 @@ pub(super) struct Layer {
 /// Who has the experts that have no slot.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::backend::cuda) enum Way<'a> {
-    /// The host computes them.
-    Served,
+    /// The host computes them; or, with kernels for it, has some of them brought.
+    Served { fetches: bool },
     /// They come to the card.
     Streamed(&'a Waves),
 }
@@ -94,7 +97,7 @@ impl Slots {
                 }
                 Ok(stages)
             }
-            (_, pool) => {
+            (way, pool) => {
                 let seats = self.map.slice(layer.start..layer.start + layer.experts)?;
                 let rows = frame.rows_of(op.normed.rows);
                 let (seat, mut launches) = match pool {
@@ -112,11 +115,45 @@ impl Slots {
                 };
                 let seat = Seat { normed: Some(frame.span(op.normed)?), ..seat };
                 launches.insert(0, seat.launch(frame.info, Some((&self.desk, op.layer)))?);
+                if let (Way::Served { fetches: true }, Some(pool)) =
+                    (way, pool.filter(|pool| self.has_halves(*pool)))
+                {
+                    launches.extend(self.fetched(frame, op, pool)?);
+                }
                 let collect = Collect { out: frame.span(op.out)?, rows, limit: LIMIT };
                 launches.push(collect.launch(frame.info, &self.desk, op.layer)?);
                 Ok(vec![Stage { hand: Some(Hand::Serve(op.layer, rows)), ..Stage::new("experts", launches) }])
             }
         }
+    }
+
+    /// Whether experts can come to a pool while a layer waits.
+    pub(super) fn has_halves(&self, pool: usize) -> bool {
+        self.pools[pool].half > 0
+    }
+
+    /// Experts that come while the layer waits.
+    fn fetched(&self, frame: &Frame<'_>, op: Experts<'_>, pool: usize) -> Result<Vec<Launch>, CudaError> {
+        let rows = frame.rows_of(op.normed.rows);
+        let pairs = rows * op.used;
+        let routed = Routed {
+            experts: self.fetched.slice(0..pairs)?,
+            weights: frame.memory.expert_weights.slice(0..pairs)?,
+            used: op.used,
+            seats: None,
+        };
+        let homes = self.fetched_homes.slice(0..self.layers[op.layer].experts)?;
+        let (block, numbers) = self.seated_block(frame, op, pool, (routed, &homes))?;
+        let fetch = Fetch {
+            experts: frame.memory.experts.slice(0..pairs)?,
+            rows,
+            out: self.fetched.slice(0..pairs)?,
+            homes: (numbers == Numbers::Experts).then_some(homes),
+            limit: LIMIT,
+        };
+        let mut launches = vec![fetch.launch(frame.info, &self.desk, op.layer)?];
+        launches.extend(block.launches(frame.info)?);
+        Ok(launches)
     }
 
     fn seat(
@@ -148,20 +185,32 @@ impl Slots {
         seats: &Span<u32>,
     ) -> Result<(Seat, FeedForward), CudaError> {
         let pairs = frame.rows_of(op.normed.rows) * op.used;
-        let mut routed = Routed {
+        let routed = Routed {
             experts: self.seated.slice(0..pairs)?,
             weights: frame.memory.expert_weights.slice(0..pairs)?,
             used: op.used,
             seats: None,
         };
+        let (block, numbers) = self.seated_block(frame, op, pool, (routed, seats))?;
+        Ok((self.seat(frame, op, seats, numbers)?, block))
+    }
+
+    /// The products of experts of a pool, and which numbers they take for them.
+    fn seated_block(
+        &self,
+        frame: &Frame<'_>,
+        op: Experts<'_>,
+        pool: usize,
+        (mut routed, seats): (Routed, &Span<u32>),
+    ) -> Result<(FeedForward, Numbers), CudaError> {
         let stacks = (self.pools[pool].stacks(), op.act);
         let mut block = feed_forward::block(frame, op.normed, Some(routed.clone()), stacks, op.out)?;
         // Kernels for many rows sort them by expert, of which there are fewer than slots.
-        let numbers = if block.sorts() { Numbers::Experts } else { Numbers::Seats };
-        if block.sorts() {
-            routed.seats = Some(seats.clone());
-            block.routed = Some(routed);
+        if !block.sorts() {
+            return Ok((block, Numbers::Seats));
         }
-        Ok((self.seat(frame, op, seats, numbers)?, block))
+        routed.seats = Some(seats.clone());
+        block.routed = Some(routed);
+        Ok((block, Numbers::Experts))
     }
 }

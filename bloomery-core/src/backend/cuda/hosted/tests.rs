@@ -160,6 +160,46 @@ fn any_share_of_slots_gives_the_logits_of_the_cpu() {
     });
 }
 
+/// What a layer lacks comes over the bus, all of it or what there is room for, and the host computes what is left.
+#[test]
+fn experts_that_come_while_the_host_computes_are_what_they_are() {
+    with_card(|cards| {
+        let prompt = tokens(60);
+        let mut cpu = CpuBackend::new(plan(cards, Placement::Cpu), PAGES).unwrap();
+        let expected = step(&mut cpu, &prompt, 0).unwrap();
+        let next: Vec<Vec<f32>> = (60..90).map(|at| step(&mut cpu, &[at as u32], at).unwrap()).collect();
+        for (slots, ring) in [(0, 4), (0, 32), (24, 16), (64, 16)] {
+            let mut plan = split(cards, slots, ring);
+            plan.split_options.residency = ResidencyMode::Off;
+            let mut some = CudaBackend::load(plan, (0, 0), PAGES, |_| {}).unwrap();
+            let hosted = some.hosted.as_mut().unwrap();
+            hosted.measured = Measured { link: 1e15, read: 1.0, crossover: 1000 };
+            let copied = hosted.copier.bytes;
+            let what = format!("{slots} slots, ring {ring}");
+            close(&what, &step(&mut some, &prompt, 0).unwrap(), &expected);
+            let hosted = some.hosted.as_mut().unwrap();
+            assert!(hosted.fetches() && (slots == 64 || hosted.copier.bytes > copied), "{what}");
+            let (copied, read) = (hosted.copier.bytes, hosted.server.spent.bytes);
+            let found = (60..)
+                .zip(&next)
+                .map(|(at, expected)| distance(&step(&mut some, &[at as u32], at).unwrap(), expected));
+            near(&what, found.collect());
+            let hosted = some.hosted.as_mut().unwrap();
+            assert!(slots == 64 || hosted.copier.bytes > copied, "{what}");
+            // With room for all of a row nothing is left for the host.
+            assert_eq!(hosted.server.spent.bytes > read, ring == 4, "{what}");
+            // Where it never pays, steps have no kernels for it.
+            hosted.fetching = [Fetching::default(); 2];
+            hosted.measured = Measured { link: 1.0, read: 1e15, ..hosted.measured };
+            let copied = hosted.copier.bytes;
+            (0..100).for_each(|_| drop(step(&mut some, &[5], 90).unwrap()));
+            let hosted = some.hosted.as_mut().unwrap();
+            assert!(!hosted.fetches(), "{what}");
+            assert_eq!(hosted.copier.bytes, copied, "{what}");
+        }
+    });
+}
+
 #[test]
 fn experts_that_move_while_steps_run_stay_what_they_are() {
     with_card(|cards| {
