@@ -391,7 +391,7 @@ mod tests {
     /// A table's rows are read before the stage that copies them, once a step: a second copy would wait for the kernels between.
     #[test]
     fn every_table_is_looked_up_once_and_before_it_is_mixed() {
-        for (name, tables) in [("qwen4exp-k-q4_k_m", 0), ("deepseek41-k-q4_k", 2)] {
+        for (name, tables) in [("qwen4exp-k-q4_k_m", 1), ("deepseek41-k-q4_k", 2)] {
             let program = plan(name).program;
             let place = |wanted: &dyn Fn(&Op) -> bool| {
                 let found: Vec<usize> =
