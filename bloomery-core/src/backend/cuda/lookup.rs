@@ -18,8 +18,25 @@ pub(super) struct Lookup {
     tables: Tables,
     /// Of every layer that looks n-grams up: heads, width of a row, and what a step found.
     found: Vec<(usize, usize, Upload<u8>)>,
+    /// Of every such layer the numbers of the step's rows, until they are sent.
+    wanted: Wanted,
     /// 0, 1, 2, ..: the rows' numbers among those that are there.
     numbers: Buffer<u32>,
+}
+
+/// What is still to be read of every table.
+#[derive(Debug, Default)]
+struct Wanted(Vec<Option<Vec<u32>>>);
+
+impl Wanted {
+    fn new(rows: Vec<Vec<u32>>) -> Self {
+        Self(rows.into_iter().map(Some).collect())
+    }
+
+    /// Rows of one table, once.
+    fn take(&mut self, id: NgramId) -> Option<Vec<u32>> {
+        self.0.get_mut(id.0)?.take()
+    }
 }
 
 impl Lookup {
@@ -41,21 +58,34 @@ impl Lookup {
         let numbers: Vec<u32> = (0..sizes.found_rows as u32).collect();
         let memory = stream.device().alloc(numbers.len())?;
         stream.upload(&numbers, &memory.span())?;
-        Ok(Some(Self { tables, found, numbers: memory }))
+        Ok(Some(Self { tables, found, wanted: Wanted::default(), numbers: memory }))
     }
 
-    /// Reads a step's rows and queues their copies.
-    pub(super) fn send(&mut self, stream: &mut Stream, batch: &Batch<'_>) -> Result<(), EngineError> {
+    /// Has the disk read what a step wants of all tables, without waiting for it.
+    pub(super) fn ask(&mut self, batch: &Batch<'_>) {
+        self.wanted = Wanted::new(self.tables.ask(batch));
+    }
+
+    /// Reads what the step wants of a table and queues its copy, if that was not done yet. The last copy of the table was another
+    /// step's: none of this one's kernels is waited for.
+    pub(super) fn find(&mut self, stream: &mut Stream, id: NgramId) -> Result<(), EngineError> {
+        let Some(ids) = self.wanted.take(id) else { return Ok(()) };
         let Self { tables, found, .. } = self;
-        let ids = tables.ask(batch);
-        for (at, (ids, (.., upload))) in ids.iter().zip(found).enumerate() {
-            let mut read = Ok(());
-            let bytes = ids.len() * tables.row_bytes(NgramId(at));
-            upload.send_made(stream, bytes, |to| read = tables.read(NgramId(at), ids, to))?;
-            read?;
-        }
-        tables.foresee(batch);
-        Ok(())
+        let (.., upload) = &mut found[id.0];
+        let mut read = Ok(());
+        let bytes = ids.len() * tables.row_bytes(id);
+        upload.send_made(stream, bytes, |to| read = tables.read(id, &ids, to))?;
+        Ok(read?)
+    }
+
+    /// The same of all tables, for a step whose kernels are queued in one go.
+    pub(super) fn find_all(&mut self, stream: &mut Stream) -> Result<(), EngineError> {
+        (0..self.found.len()).try_for_each(|id| self.find(stream, NgramId(id)))
+    }
+
+    /// Has the disk read what the next step wants, as far as that is known.
+    pub(super) fn foresee(&mut self, batch: &Batch<'_>) {
+        self.tables.foresee(batch);
     }
 
     /// The rows that a layer found in a step of `rows` rows as a table, and their numbers in it.
@@ -71,5 +101,26 @@ impl Lookup {
 impl std::fmt::Debug for Lookup {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Lookup").field("tables", &self.tables).field("found", &self.found).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_taken_once_and_anew_for_every_step() {
+        let mut wanted = Wanted::default();
+        assert_eq!(wanted.take(NgramId(0)), None);
+        for step in 0..2 {
+            wanted = Wanted::new(vec![vec![step, 7], vec![step + 3]]);
+            assert_eq!(wanted.take(NgramId(1)), Some(vec![step + 3]));
+            assert_eq!(wanted.take(NgramId(1)), None);
+            // What one step leaves is not the next one's.
+            if step == 1 {
+                assert_eq!(wanted.take(NgramId(0)), Some(vec![1, 7]));
+            }
+        }
+        assert_eq!(wanted.take(NgramId(2)), None);
     }
 }

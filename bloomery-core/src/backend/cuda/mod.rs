@@ -186,6 +186,9 @@ impl CudaBackend {
         let (rows, outputs) = batch.shape();
         let streams = hosted.as_ref().is_some_and(Hosted::streams);
         let as_graph = rows <= GRAPH_ROWS && batch.want != Readback::Hidden && !streams && !watch.is_on();
+        if let Some(lookup) = card.lookup.as_mut().filter(|_| as_graph) {
+            lookup.find_all(stream)?;
+        }
         let stages = || card.stages(hosted.as_ref(), batch, None);
         let fetches = hosted.as_ref().is_some_and(Hosted::fetches);
         let shape = Shape { pass: Pass::Step { fetches }, rows, outputs };
@@ -212,7 +215,7 @@ impl CudaBackend {
         let past = batch.past_cut(deep);
         self.card.inputs.send(&mut self.stream, &past)?;
         if let Some(lookup) = self.card.lookup.as_mut().filter(|_| deep.narrow.looks_up) {
-            lookup.send(&mut self.stream, &past)?;
+            lookup.ask(&past);
         }
         let stages = self.card.stages(self.hosted.as_ref(), &past, Some(deep))?;
         self.queue(&stages, watch)
@@ -221,8 +224,8 @@ impl CudaBackend {
     fn queue(&mut self, stages: &[Stage], watch: &mut Watch<'_>) -> Result<(), EngineError> {
         let Self { stream, card, hosted, .. } = self;
         match watch.is_on() {
-            true => watch.run(stream, stages, &card.memory, hosted),
-            false => stages.iter().try_for_each(|stage| one(stream, stage, hosted)),
+            true => watch.run(stream, stages, &card.memory, (&mut card.lookup, hosted)),
+            false => stages.iter().try_for_each(|stage| one(stream, stage, &mut card.lookup, hosted)),
         }
     }
 }
@@ -236,7 +239,7 @@ impl Backend for CudaBackend {
         self.card.states.check(&batch)?;
         self.card.inputs.send(&mut self.stream, &batch)?;
         if let Some(lookup) = &mut self.card.lookup {
-            lookup.send(&mut self.stream, &batch)?;
+            lookup.ask(&batch);
         }
         if let Some(hosted) = &mut self.hosted {
             let stops = deep.filter(|deep| deep.first == batch.tokens.len());
@@ -252,6 +255,10 @@ impl Backend for CudaBackend {
             hosted.recover(stream);
         }
         ran?;
+        // The card has the step to do meanwhile.
+        if let Some(lookup) = &mut card.lookup {
+            lookup.foresee(&batch);
+        }
         let (rows, outputs) = batch.shape();
         let first = deep.map_or(0, |deep| deep.first);
         let frame = Frame { first, ..card.frame(None, (rows - first, outputs)) };

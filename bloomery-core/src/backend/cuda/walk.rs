@@ -11,7 +11,7 @@ use super::ops::{
 };
 use super::residual::Residual;
 use super::sizes::count;
-use crate::program::{AttentionId, Buffer, Gated, Narrow, Op, Program, Projection};
+use crate::program::{AttentionId, Buffer, Gated, Narrow, NgramId, Op, Program, Projection};
 use crate::weights::VectorId;
 
 /// The kernels of one op, or of two that are one on a card.
@@ -32,6 +32,8 @@ pub(super) enum Hand {
     Serve(usize, usize),
     /// It has experts brought before, and other ones after.
     Wave(usize),
+    /// It reads rows of a table before.
+    Find(NgramId),
 }
 
 impl Stage {
@@ -218,7 +220,8 @@ fn walk<'a>(
                 stages.push(Stage::new("groups", launches));
             }
             Op::Ngrams { ngrams: id, out } => {
-                stages.push(Stage::new("n-grams", ngrams::found(frame, *id, *out)?));
+                let launches = ngrams::found(frame, *id, *out)?;
+                stages.push(Stage { hand: Some(Hand::Find(*id)), ..Stage::new("n-grams", launches) });
             }
             Op::NgramMix { ngrams: id, key, value, x } => {
                 stages.push(Stage::new("n-grams", ngrams::mix(frame, *id, [*key, *value, *x])?));
@@ -313,7 +316,7 @@ pub(super) fn states(frame: &Frame<'_>) -> Result<Stage, CudaError> {
     Ok(Stage::new("states", launches))
 }
 
-/// Queues kernels one by one.
+/// Queues kernels one by one. What stages want of the host was done before.
 pub(super) fn launch(stream: &mut Stream, stages: &[Stage]) -> Result<(), CudaError> {
     stages.iter().flat_map(|stage| &stage.launches).try_for_each(|kernel| stream.launch(kernel))
 }
@@ -382,6 +385,26 @@ mod tests {
                 _ => false,
             });
             assert_eq!(lonely.count(), 0, "{name}");
+        }
+    }
+
+    /// A table's rows are read before the stage that copies them, once a step: a second copy would wait for the kernels between.
+    #[test]
+    fn every_table_is_looked_up_once_and_before_it_is_mixed() {
+        for (name, tables) in [("qwen4exp-k-q4_k_m", 1), ("deepseek41-k-q4_k", 2)] {
+            let program = plan(name).program;
+            let place = |wanted: &dyn Fn(&Op) -> bool| {
+                let found: Vec<usize> =
+                    program.step_ops().enumerate().filter(|(_, op)| wanted(op)).map(|(at, _)| at).collect();
+                assert_eq!(found.len(), 1, "{name}");
+                found[0]
+            };
+            assert!(program.ngrams.len() >= tables, "{name}");
+            for id in (0..program.ngrams.len()).map(NgramId) {
+                let found = place(&|op| matches!(op, Op::Ngrams { ngrams, .. } if *ngrams == id));
+                let mixed = place(&|op| matches!(op, Op::NgramMix { ngrams, .. } if *ngrams == id));
+                assert!(found < mixed, "{name}");
+            }
         }
     }
 

@@ -3,8 +3,9 @@
 use bloomery_kernels::cuda::Stream;
 
 use super::hosted::Hosted;
+use super::lookup::Lookup;
 use super::memory::Memory;
-use super::walk::{Stage, launch};
+use super::walk::{Hand, Stage, launch};
 use crate::backend::{RouteTrace, StageTime};
 use crate::error::EngineError;
 
@@ -32,15 +33,15 @@ impl Watch<'_> {
         stream: &mut Stream,
         stages: &[Stage],
         memory: &Memory,
-        hosted: &mut Option<Hosted>,
+        host: (&mut Option<Lookup>, &mut Option<Hosted>),
     ) -> Result<(), EngineError> {
-        let Self { trace, times } = self;
+        let (Self { trace, times }, (lookup, hosted)) = (self, host);
         let mut events = Vec::new();
         for stage in stages {
             if times.is_some() {
                 events.push(stream.event()?);
             }
-            one(stream, stage, hosted)?;
+            one(stream, stage, lookup, hosted)?;
             if let (Some(trace), Some((used, rows))) = (trace.as_mut(), stage.routed) {
                 let mut experts = vec![0; used * rows];
                 stream.download(&memory.experts.slice(0..used * rows)?, &mut experts)?;
@@ -62,8 +63,13 @@ impl Watch<'_> {
 pub(super) fn one(
     stream: &mut Stream,
     stage: &Stage,
+    lookup: &mut Option<Lookup>,
     hosted: &mut Option<Hosted>,
 ) -> Result<(), EngineError> {
+    // The card has the layers before to do meanwhile.
+    if let (Some(Hand::Find(id)), Some(lookup)) = (stage.hand, lookup) {
+        lookup.find(stream, id)?;
+    }
     let Some(hosted) = hosted else { return Ok(launch(stream, std::slice::from_ref(stage))?) };
     hosted.before(stream, stage.hand)?;
     launch(stream, std::slice::from_ref(stage))?;

@@ -312,7 +312,7 @@ impl Hosted {
     /// After the launches of a stage: serves it, or lets the next wave come.
     pub(super) fn after(&mut self, stream: &mut Stream, hand: Option<Hand>) -> Result<(), EngineError> {
         match hand {
-            None => Ok(()),
+            None | Some(Hand::Find(_)) => Ok(()),
             Some(Hand::Wave(wave)) => {
                 self.done.resize_with(wave + 1, || None);
                 self.done[wave] = Some(stream.mark()?);
