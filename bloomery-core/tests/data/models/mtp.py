@@ -12,14 +12,16 @@ import numpy as np
 from gguf import GGMLQuantizationType, GGUFReader, GGUFValueType, GGUFWriter
 
 class Arch:
-    """A model of `block` layers; its block for the next tokens has the shapes of layer `like`."""
-    def __init__(self, name, block, like, prefix=None):
-        self.name, self.block, self.like, self.prefix = name, block, like, prefix or name
+    """A model of `block` layers; its block for the next tokens has the shapes of layer `like`. Guesses are `also` those after so many
+    tokens."""
+    def __init__(self, name, block, like, prefix=None, also=()):
+        self.name, self.block, self.like, self.prefix, self.also = name, block, like, prefix or name, also
 
 BY_LAYER = ("attention.recurrent_layers", "attention.compress_ratios", "attention.head_count_kv", "swiglu_clamp_exp",
             "swiglu_clamp_shexp")
 ARCHS = [Arch("qwen35moe", 4, 3), Arch("qwen4exp", 4, 3), Arch("glm5next", 8, 7, "glm5-next"),
-         Arch("deepseek4", 4, 3)]
+         # After 8 and 284 tokens guesses are others where streams are normed together.
+         Arch("deepseek4", 4, 3, also=(8, 284))]
 
 def add(writer, name, values, as_bf16):
     values = np.ascontiguousarray(values, dtype=np.float32)
@@ -147,7 +149,7 @@ def main():
         ids = json.load(open(truth / arch.name / "tokens.json"))["small"]["ids"]
         with tempfile.NamedTemporaryFile(suffix=".gguf") as whole:
             model(arch, source, whole.name, trunk=True)
-            cases = [guesses(arch, program, whole.name, ids, after) for after in (1, 5, 64, 70, len(ids) - 1)]
+            cases = [guesses(arch, program, whole.name, ids, after) for after in (1, 5, 64, 70, len(ids) - 1, *arch.also)]
         json.dump({"ids": ids, "guesses": cases}, open(out / f"mtp-{arch.name}-bf16.json", "w"))
 
 if __name__ == "__main__":
