@@ -143,6 +143,8 @@ enum Vector {
     File(Tensor),
     /// So many, all 1: the gain of a norm that has none.
     Ones(usize),
+    /// A tensor so many times over: the gain that parts of a row share.
+    Repeated(Tensor, usize),
 }
 
 impl Vector {
@@ -150,6 +152,7 @@ impl Vector {
         match self {
             Self::File(tensor) => tensor.elements() as usize,
             Self::Ones(len) => *len,
+            Self::Repeated(tensor, times) => tensor.elements() as usize * times,
         }
     }
 }
@@ -221,6 +224,7 @@ impl Weights {
         match &self.vectors[id.0] {
             Vector::File(tensor) => floats(tensor, &[gguf.data(tensor)]),
             Vector::Ones(len) => Ok(vec![1.0; *len]),
+            Vector::Repeated(tensor, times) => Ok(floats(tensor, &[gguf.data(tensor)])?.repeat(*times)),
         }
     }
 

@@ -3,8 +3,8 @@
 
 use super::{Arch, Keys, spark};
 use crate::def::{
-    Act, Bias, Candidates, Choice, Dense, Ffn, Guessing, Layer, Mixer, Mixing, ModelDef, Moe, Pairs, Reading,
-    Rope, Scaling, Scores, Shared, Streams, Summaries, Windowed,
+    Act, Bias, Candidates, Choice, Dense, Ffn, Guessing, Layer, Mixer, Mixing, ModelDef, Moe, NextToken,
+    Pairs, Reading, Rope, Scaling, Scores, Shared, Streams, Summaries, Windowed,
 };
 use crate::error::LoadError;
 
@@ -33,11 +33,13 @@ fn v4(keys: &Keys<'_>) -> Result<ModelDef, LoadError> {
         }
         other => Err(keys.unsupported("attention.compress_ratios", other, "0, 4 or 128")),
     };
-    let layers = layers(keys, (blocks, count), true, hashed, &summaries)?;
-    // The block for the next tokens has no reference output.
-    let reserved = (count..blocks).map(|block| format!("blk.{block}.")).collect();
+    let mut layers = layers(keys, (blocks, count), true, hashed, &summaries)?;
+    let draft = layers.split_off(count).pop();
+    let draft = draft.map(|layer| Guessing::Next(Box::new(NextToken { block: count, layer })));
+    // Of several blocks the first is the one that follows the trunk.
+    let reserved = (count + 1..blocks).map(|block| format!("blk.{block}.")).collect();
     let streams = Some(streams(keys, Reading::OwnAndHead)?);
-    Ok(ModelDef { streams, reserved, ..keys.model(layers)? })
+    Ok(ModelDef { streams, draft, reserved, ..keys.model(layers)? })
 }
 
 fn v41(keys: &Keys<'_>) -> Result<ModelDef, LoadError> {
@@ -72,6 +74,7 @@ fn streams(keys: &Keys<'_>, reading: Reading) -> Result<Streams, LoadError> {
     Ok(Streams { count: keys.positive("hyper_connection.count")?, mixing })
 }
 
+/// Layers of the model, and that of the first block after them.
 pub(super) fn layers(
     keys: &Keys<'_>,
     (blocks, count): (usize, usize),
@@ -89,11 +92,21 @@ pub(super) fn layers(
             supported,
         ));
     }
-    let limits = |key: &str| values.opt_per_layer_f32(key, blocks);
+    // Lists may leave out the blocks, which then have the last layer's.
+    let limits = |key: &str| match values.opt_per_layer_f32(key, blocks) {
+        Ok(limits) => Ok(limits),
+        Err(error) if blocks == count => Err(error),
+        Err(_) => values.opt_per_layer_f32(key, count).map(|limits| {
+            limits.map(|mut limits| {
+                limits.resize(blocks, limits[count - 1]);
+                limits
+            })
+        }),
+    };
     let routed = limits("swiglu_clamp_exp")?.unwrap_or_else(|| vec![0.0; blocks]);
     let plain = limits("swiglu_clamp_shexp")?.unwrap_or_else(|| routed.clone());
     let layer = |index: usize| {
-        let summaries = summaries(ratios[index] as usize)?;
+        let summaries = summaries(ratios.get(index).map_or(0, |&ratio| ratio as usize))?;
         let mixer = Mixer::Windowed(Windowed { head_norm, ..windowed(keys, summaries)? });
         let mut moe = moe(keys, Act::clamped(plain[index]), Act::clamped(routed[index]))?;
         if index < hashed {
@@ -101,7 +114,7 @@ pub(super) fn layers(
         }
         keys.layer(mixer, Ffn::Moe(moe))
     };
-    (0..count).map(layer).collect()
+    (0..blocks.min(count + 1)).map(layer).collect()
 }
 
 fn windowed(keys: &Keys<'_>, summaries: Option<Summaries>) -> Result<Windowed, LoadError> {

@@ -12,8 +12,8 @@ pub enum Guessing {
     Spark(Spark),
 }
 
-/// A block that guesses the token after the next from a row's normed hidden state and the next token: multi-token prediction
-/// (DeepSeek-V3, 2024). Its keys and values are those of the token it is given.
+/// A block that guesses the token after the next from a row's normed hidden state, or its streams, and the next token: multi-token
+/// prediction (DeepSeek-V3, 2024). Its keys and values are those of the token it is given.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct NextToken {

@@ -1,7 +1,7 @@
 //! A block that guesses tokens: its keys and values for every row of a step, and the passes that guess.
 
-use super::{Builder, Join, Scope, feed_forward, gqa, mla, streams};
-use crate::def::{Gqa, Mixer, Mla, ModelDef, NextToken, Streams};
+use super::{Builder, Join, Scope, feed_forward, gqa, mla, streams, windowed};
+use crate::def::{Gqa, Mixer, Mixing, Mla, ModelDef, NextToken, Streams, Windowed};
 use crate::error::LoadError;
 use crate::program::{Buffer, Draft, Gain, Insert, Op, Projection, Rows};
 use crate::weights::MatrixId;
@@ -13,6 +13,11 @@ pub(super) struct Trunk {
     /// The residual after the last layer.
     pub(super) x: Buffer,
     pub(super) logits: Buffer,
+}
+
+/// Whether the file has the block.
+pub(super) fn is_there(builder: &Builder<'_>, next: &NextToken) -> bool {
+    builder.bind.has(&format!("blk.{}.nextn.eh_proj.weight", next.block))
 }
 
 /// Emits what every step does, and returns what a guess takes.
@@ -63,22 +68,28 @@ pub(super) fn emit_streams(
     let x = input(builder, &scope, def, next, (trunk.table, carried, streams.count))?;
     let (read, site) = streams::read(builder, &scope, streams, next.layer.norm, ("hc_attn", x))?;
     let scope = Scope { join: Join::Streams(site), ..scope };
-    let heads = append(builder, &scope, &next.layer.mixer, None, read)?;
+    let norm = streams::part_norm(builder, &scope, streams, (next.layer.norm, "attn_norm"))?;
+    let heads = append(builder, &scope, &next.layer.mixer, norm, read)?;
 
     let end = builder.ops.len();
     attend(builder, &scope, heads, read)?;
     let (read, site) = streams::read(builder, &scope, streams, next.layer.norm, ("hc_ffn", x))?;
     let scope = Scope { join: Join::Streams(site), ..scope };
-    feed_forward(builder, &scope, &next.layer.ffn, None, read)?;
+    let norm = streams::part_norm(builder, &scope, streams, (next.layer.norm, next.layer.ffn_norm))?;
+    feed_forward(builder, &scope, &next.layer.ffn, norm, read)?;
     builder.push(Op::Copy { x, out: carried });
     // Names in the wild, the published one first.
     let own = ["nextn.hc_head", "nextn.hc"].map(|prefix| scope.tensor(prefix));
     let own = own.into_iter().find(|prefix| builder.bind.has(&format!("{prefix}_norm.weight")));
     let prefix = own.unwrap_or_else(|| "output_hc".to_owned());
-    let (read, _) = streams::head(builder, def, streams, (&prefix, x))?;
+    let (read, mut norm) = streams::head(builder, def, streams, (&prefix, x))?;
+    let own = scope.tensor("nextn.shared_head_norm.weight");
+    if norm.is_some() && builder.bind.has(&own) {
+        norm = Some(builder.gain(&own, next.layer.norm, def.hidden)?);
+    }
     let weight = own_or(builder, &scope.tensor("nextn.shared_head_head.weight"), def, trunk.head)?;
     let part = Projection { weight, bias: None, out: trunk.logits, accumulate: false };
-    builder.push(Op::Project { x: read, norm: None, parts: vec![part] });
+    builder.push(Op::Project { x: read, norm, parts: vec![part] });
     Ok(finish(builder, (at, shared, end), carried))
 }
 
@@ -97,6 +108,7 @@ fn finish(builder: &mut Builder<'_>, (at, shared, end): (usize, usize, usize), c
 enum Appended<'d> {
     Heads(&'d Gqa, gqa::Heads),
     Latents(&'d Mla, mla::Latents),
+    Window(&'d Windowed, windowed::Queries),
 }
 
 fn append<'d>(
@@ -109,6 +121,12 @@ fn append<'d>(
     match mixer {
         Mixer::Gqa(gqa) => Ok(Appended::Heads(gqa, gqa::append(builder, scope, gqa, norm, x)?)),
         Mixer::Mla(mla) => Ok(Appended::Latents(mla, mla::append(builder, scope, mla, norm, x)?)),
+        // Rows of groups would be made of every row, and are not.
+        Mixer::Windowed(layer) if layer.summaries.is_none() => {
+            let window = windowed::window(builder, scope, layer)?;
+            let window = builder.attention(window);
+            Ok(Appended::Window(layer, windowed::append(builder, scope, (layer, window), norm, x)?))
+        }
         Mixer::Delta(_) | Mixer::Windowed(_) => {
             let (key, value) = (format!("blk.{}", scope.index), format!("{mixer:?}"));
             Err(LoadError::UnsupportedConfig { key, value, supported: "attention" })
@@ -125,6 +143,7 @@ fn attend(
     match appended {
         Appended::Heads(gqa, heads) => gqa::attend(builder, scope, gqa, heads, x)?,
         Appended::Latents(mla, latents) => mla::attend(builder, scope, mla, latents, x)?,
+        Appended::Window(layer, queries) => windowed::attend(builder, scope, layer, queries)?,
     };
     Ok(())
 }
@@ -140,7 +159,13 @@ fn input(
 ) -> Result<Buffer, LoadError> {
     let table = own_or(builder, &scope.tensor("nextn.embed_tokens.weight"), def, table)?;
     let embedding_norm = builder.gain(&scope.tensor("nextn.enorm.weight"), next.layer.norm, def.hidden)?;
-    let norm = builder.gain(&scope.tensor("nextn.hnorm.weight"), next.layer.norm, carried.cols)?;
+    // Streams behind gates have a gain each, connected ones share one.
+    let width = match def.streams.map(|streams| streams.mixing) {
+        Some(Mixing::Hyper { .. }) => def.hidden,
+        Some(Mixing::Gated { .. }) | None => carried.cols,
+    };
+    let gain = builder.bind.repeated(&scope.tensor("nextn.hnorm.weight"), width, carried.cols / width)?;
+    let norm = Gain { norm: next.layer.norm, gain };
     let pair = builder.buffer("pair", 2 * carried.cols, Rows::All);
     builder.push(Op::Pair { table, embedding_norm, x: carried, norm, streams, out: pair });
     let out = builder.buffer("guess", carried.cols, Rows::All);

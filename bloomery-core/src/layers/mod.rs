@@ -16,7 +16,7 @@ use std::collections::HashMap;
 
 use bloomery_gguf::Gguf;
 
-use crate::def::{Decay, Ffn, Guessing, Mixer, Mixing, ModelDef, Norm};
+use crate::def::{Decay, Ffn, Guessing, Mixer, Mixing, ModelDef, Norm, Reading};
 use crate::error::LoadError;
 use crate::program::{
     Attention, AttentionId, Buffer, Delta, DeltaId, Draft, Gain, Group, GroupId, Hidden, Index, IndexId,
@@ -32,7 +32,8 @@ pub(crate) fn compile(def: &ModelDef, gguf: &Gguf) -> Result<(Program, Weights),
     let mut x = builder.buffer("x", copies * def.hidden, Rows::All);
     builder.push(Op::Embed { table, scale: def.embedding_scale, copies, out: x });
     let (next, spark) = match &def.draft {
-        Some(Guessing::Next(block)) => (Some(block), None),
+        // Files may count a block that they do not have.
+        Some(Guessing::Next(next)) => (Some(next).filter(|next| draft::is_there(&builder, next)), None),
         Some(Guessing::Spark(layers)) => (None, Some(layers)),
         None => (None, None),
     };
@@ -66,7 +67,7 @@ pub(crate) fn compile(def: &ModelDef, gguf: &Gguf) -> Result<(Program, Weights),
     let bias = builder.bind.bias(def.head_bias, "output.bias", def.vocab)?;
     let logits = builder.buffer("logits", def.vocab, Rows::Outputs);
     // A block that guesses from all streams comes before they are mixed.
-    let wide = def.streams.filter(|streams| matches!(streams.mixing, Mixing::Gated { .. }));
+    let wide = def.streams.filter(|streams| is_wide(&streams.mixing));
     let mut draft = None;
     if let (Some(streams), Some(next)) = (wide, next) {
         let trunk = draft::Trunk { table, head: weight, x, logits };
@@ -96,6 +97,14 @@ pub(crate) fn compile(def: &ModelDef, gguf: &Gguf) -> Result<(Program, Weights),
         None => Hidden { op: None, buffer: x },
     };
     builder.finish(def, logits, hidden, draft)
+}
+
+/// Whether a block for the next tokens goes on from all streams.
+fn is_wide(mixing: &Mixing) -> bool {
+    match mixing {
+        Mixing::Gated { .. } => true,
+        Mixing::Hyper { reading, .. } => *reading == Reading::OwnAndHead,
+    }
 }
 
 /// Emits a mixer and returns the residual to go on with.
@@ -292,7 +301,11 @@ impl<'g> Builder<'g> {
         hidden: Hidden,
         draft: Option<Draft>,
     ) -> Result<(Program, Weights), LoadError> {
-        let weights = self.bind.finish(&def.architecture, &def.reserved)?;
+        let mut reserved = def.reserved.clone();
+        if let Some(Guessing::Next(next)) = def.draft.as_ref().filter(|_| draft.is_none()) {
+            reserved.push(format!("blk.{}.", next.block));
+        }
+        let weights = self.bind.finish(&def.architecture, &reserved)?;
         let Self { ops, buffers, attentions, deltas, indexes, groups, ngrams, .. } = self;
         let program =
             Program { ops, buffers, attentions, deltas, indexes, groups, ngrams, logits, hidden, draft };

@@ -42,7 +42,7 @@ pub(super) fn layer(
     // The mixer's weights for streams are of all rows: only what comes after them is of those that are wanted.
     let scope = Scope { last: false, ..scope };
     let (read, site) = read(builder, &scope, streams, layer.norm, ("hc_attn", x))?;
-    let norm = part_norm(builder, &scope, def, streams, "attn_norm")?;
+    let norm = part_norm(builder, &scope, streams, (layer.norm, "attn_norm"))?;
     mixer(builder, &Scope { join: Join::Streams(site), ..scope }, &layer.mixer, norm, read)?;
     if is_last {
         x = builder.take(x, "x");
@@ -52,24 +52,22 @@ pub(super) fn layer(
         }
     }
     let (read, site) = self::read(builder, &scope, streams, layer.norm, ("hc_ffn", x))?;
-    let norm = part_norm(builder, &scope, def, streams, layer.ffn_norm)?;
+    let norm = part_norm(builder, &scope, streams, (layer.norm, layer.ffn_norm))?;
     feed_forward(builder, &Scope { join: Join::Streams(site), ..scope }, &layer.ffn, norm, read)?;
     Ok(x)
 }
 
 /// The norm of what a part reads, where that is not normed already.
-fn part_norm(
+pub(super) fn part_norm(
     builder: &mut Builder<'_>,
     scope: &Scope,
-    def: &ModelDef,
     streams: &Streams,
-    name: &str,
+    (norm, name): (Norm, &str),
 ) -> Result<Option<Gain>, LoadError> {
     match streams.mixing {
         Mixing::Gated { .. } => Ok(None),
         Mixing::Hyper { .. } => {
-            let norm = def.layers[scope.index].norm;
-            builder.gain(&scope.tensor(&format!("{name}.weight")), norm, def.hidden).map(Some)
+            builder.gain(&scope.tensor(&format!("{name}.weight")), norm, scope.hidden).map(Some)
         }
     }
 }

@@ -78,6 +78,25 @@ pub(super) fn emit_over(
     norm: Option<Gain>,
     x: Buffer,
 ) -> Result<Buffer, LoadError> {
+    let queries = append(builder, scope, (layer, window), norm, x)?;
+    attend(builder, scope, layer, queries)
+}
+
+/// Queries of all rows, whose keys are in the cache.
+pub(super) struct Queries {
+    q: Buffer,
+    window: AttentionId,
+    inputs: Inputs,
+}
+
+/// Projections, rotary embedding and append.
+pub(super) fn append(
+    builder: &mut Builder<'_>,
+    scope: &Scope,
+    (layer, window): (&Windowed, AttentionId),
+    norm: Option<Gain>,
+    x: Buffer,
+) -> Result<Queries, LoadError> {
     let Windowed { heads, head_dim, q_latent, .. } = *layer;
     let q = builder.buffer("q", heads * head_dim, Rows::All);
     let kv = builder.buffer("kv", head_dim, Rows::All);
@@ -89,22 +108,30 @@ pub(super) fn emit_over(
     let parts = vec![part(builder, scope, "attn_q_b.weight", q, q_latent)?];
     builder.push(Op::Project { x: latent.0, norm: Some(latent.1), parts });
     builder.push(Op::SharedAppend { q, k: kv, attention: window });
+    Ok(Queries { q, window, inputs: Inputs { x, norm, latent } })
+}
 
+/// Attention and output projection.
+pub(super) fn attend(
+    builder: &mut Builder<'_>,
+    scope: &Scope,
+    layer: &Windowed,
+    Queries { q, window, inputs }: Queries,
+) -> Result<Buffer, LoadError> {
     let out = builder.buffer("attention", q.cols, Rows::All);
     match &layer.summaries {
         None => builder.push(Op::Attend { q, attention: window, out }),
         Some(summaries) => {
-            let inputs = Inputs { x, norm, latent };
             let stream = stream(builder, scope, (layer, summaries), inputs)?;
             let mut attended = |values, sums, attention| {
                 let values = builder.buffer(values, out.cols, Rows::All);
-                let part = Attended { values, sums: builder.buffer(sums, heads, Rows::All) };
+                let part = Attended { values, sums: builder.buffer(sums, layer.heads, Rows::All) };
                 builder.push(Op::AttendPart { q, attention, out: part });
                 part
             };
             let parts =
                 [attended("near", "sums near", window), attended("far", "sums far", stream.attention)];
-            let sinks = builder.bind.vector(&scope.tensor("attn_sinks.weight"), heads)?;
+            let sinks = builder.bind.vector(&scope.tensor("attn_sinks.weight"), layer.heads)?;
             builder.push(Op::Blend { parts, sinks, out });
         }
     }
@@ -115,7 +142,7 @@ pub(super) fn emit_over(
     let grouped = builder.buffer("grouped", count * rank, Rows::All);
     builder.push(Op::PerHead { x: out, weights, out: grouped });
     let weight = builder.bind.matrix(&scope.tensor("attn_output_b.weight"), scope.hidden, grouped.cols)?;
-    builder.mixed(scope, (grouped, "grouped"), (weight, None), x)
+    builder.mixed(scope, (grouped, "grouped"), (weight, None), inputs.x)
 }
 
 fn part(

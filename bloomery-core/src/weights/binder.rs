@@ -127,6 +127,13 @@ impl<'g> Binder<'g> {
         Ok(VectorId(self.weights.vectors.len() - 1))
     }
 
+    /// `len` values, so many times over.
+    pub(crate) fn repeated(&mut self, name: &str, len: usize, times: usize) -> Result<VectorId, LoadError> {
+        let tensor = self.tensor(name, &[len])?;
+        self.weights.vectors.push(Vector::Repeated(tensor, times));
+        Ok(VectorId(self.weights.vectors.len() - 1))
+    }
+
     /// So many values, all 1.
     pub(crate) fn ones(&mut self, len: usize) -> VectorId {
         self.weights.vectors.push(Vector::Ones(len));

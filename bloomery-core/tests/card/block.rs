@@ -17,7 +17,7 @@ use super::{Card, bits, card};
 use joined::{Joined, SPARK, expected, ids, spark};
 
 /// Architectures whose fixtures there are blocks for.
-const ALL: [&str; 4] = ["qwen35moe", "qwen4exp", "glm5next", SPARK];
+const ALL: [&str; 5] = ["qwen35moe", "qwen4exp", "glm5next", "deepseek4", SPARK];
 
 /// The fixture with the same trunk, and its texts.
 fn trunk(arch: &str) -> &'static str {

@@ -19,11 +19,14 @@ pub(crate) struct Joined(PathBuf);
 impl Joined {
     /// The small model's keys and tensors, and over them those of the block.
     pub(crate) fn write(arch: &str) -> Self {
-        Self::write_with(arch, |_, format, data| (format, data.to_vec()))
+        Self::write_with(arch, |_, format, data| Some((format, data.to_vec())))
     }
 
-    /// The same with tensors as `edit` has them, by name.
-    pub(crate) fn write_with(arch: &str, edit: impl Fn(&str, Format, &[u8]) -> (Format, Vec<u8>)) -> Self {
+    /// The same with tensors as `edit` has them, by name, and without those it has not.
+    pub(crate) fn write_with(
+        arch: &str,
+        edit: impl Fn(&str, Format, &[u8]) -> Option<(Format, Vec<u8>)>,
+    ) -> Self {
         static FILES: AtomicUsize = AtomicUsize::new(0);
         let parts = [format!("{arch}-small-bf16.gguf"), format!("mtp-{arch}-bf16.gguf")];
         let mut writer = Writer::new();
@@ -32,8 +35,9 @@ impl Joined {
                 writer.set(key, value.clone());
             }
             for tensor in gguf.tensors() {
-                let (format, data) = edit(&tensor.name, tensor.format, gguf.data(tensor));
-                writer.tensor(&tensor.name, &tensor.dims, format, data).unwrap();
+                if let Some((format, data)) = edit(&tensor.name, tensor.format, gguf.data(tensor)) {
+                    writer.tensor(&tensor.name, &tensor.dims, format, data).unwrap();
+                }
             }
         }
         let (process, number) = (std::process::id(), FILES.fetch_add(1, Ordering::Relaxed));

@@ -22,7 +22,9 @@ use joined::{Joined, data, expected, ids};
 
 const QWEN35: &str = "qwen35moe";
 
-const ALL: [&str; 3] = [QWEN35, "qwen4exp", "glm5next"];
+const ALL: [&str; 4] = [QWEN35, "qwen4exp", "glm5next", V4];
+
+const V4: &str = "deepseek4";
 
 fn engine(arch: &str, sessions: usize) -> Engine {
     let file = Joined::write(arch);
@@ -35,12 +37,12 @@ fn engine(arch: &str, sessions: usize) -> Engine {
 fn unsupported() -> Joined {
     use bloomery_gguf::Format;
     Joined::write_with(QWEN35, |name, format, data| match name.ends_with("nextn.eh_proj.weight") {
-        false => (format, data.to_vec()),
+        false => Some((format, data.to_vec())),
         true => {
             assert_eq!(format, Format::BF16);
             let value = |half: &[u8; 2]| f32::from_bits(u32::from(u16::from_le_bytes(*half)) << 16);
             let values = data.as_chunks().0.iter().map(value);
-            (Format::F64, values.flat_map(|value| f64::from(value).to_le_bytes()).collect())
+            Some((Format::F64, values.flat_map(|value| f64::from(value).to_le_bytes()).collect()))
         }
     })
 }
@@ -114,6 +116,25 @@ fn a_block_may_be_a_file_of_its_own() {
             assert_eq!(found, [ids(&case["tokens"])], "{arch} after {after}");
         }
     }
+}
+
+#[test]
+fn a_file_may_count_a_block_that_it_does_not_have() {
+    let file = Joined::write_with(V4, |name, format, data| {
+        (!name.ends_with("nextn.eh_proj.weight")).then(|| (format, data.to_vec()))
+    });
+    let builder = Engine::builder(file.path()).placement(Placement::Cpu).numerics(Numerics::Exact);
+    let without = builder.plan().unwrap().load(|_| {}).unwrap();
+    assert_eq!(without.most_guesses(), 0);
+    let prompt = ids(&expected(V4)["ids"]);
+    let said = |engine: &Engine| {
+        let params =
+            Params { drafts: Drafts::Off, max_tokens: Some(8), ignore_end: true, ..Params::greedy() };
+        let mut session = engine.session().unwrap();
+        let mut pieces = session.generate_tokens(&prompt[..40], &params).unwrap();
+        pieces.by_ref().filter_map(|piece| piece.unwrap().token).collect::<Vec<u32>>()
+    };
+    assert_eq!(said(&without), said(&engine(V4, 1)));
 }
 
 #[test]

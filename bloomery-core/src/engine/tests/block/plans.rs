@@ -1,7 +1,7 @@
 //! What a block takes of a card, on cards that do not exist.
 
 use super::joined::Joined;
-use super::{Engine, Placement, QWEN35, unsupported};
+use super::{Engine, Placement, QWEN35, V4, unsupported};
 use crate::backend::cuda::{Sizes, dense_bytes, guess_bytes, weight_bytes};
 use crate::plan::{CardFacts, Cards, Context, Plan};
 use crate::program::{Op, Program};
@@ -97,7 +97,11 @@ fn blocks_that_a_card_cannot_run_take_nothing() {
 
 #[test]
 fn a_split_has_its_block_on_the_card() {
-    let file = Joined::write(QWEN35);
+    [QWEN35, V4].into_iter().for_each(split_with_block);
+}
+
+fn split_with_block(arch: &str) {
+    let file = Joined::write(arch);
     let split = plan(&file, Placement::split(0));
     assert_eq!(split.no_block(), None);
     let (program, trunk) = (&split.program, split.program.trunk());
