@@ -12,7 +12,7 @@ use crate::way::{Kind, Reader, Way};
 /// What a step computes before it wants rows that it asked for.
 const AHEAD: Duration = Duration::from_millis(5);
 
-const WAYS: [Way; 16] = [
+const WAYS: [Way; 18] = [
     Way(Kind::Mapped, 0),
     Way(Kind::Advised, 0),
     Way(Kind::AdvisedReads, 0),
@@ -20,6 +20,8 @@ const WAYS: [Way; 16] = [
     Way(Kind::AdvisedReads, 4),
     Way(Kind::Advised, 8),
     Way(Kind::AdvisedReads, 8),
+    Way(Kind::AdvisedBeside, 8),
+    Way(Kind::AdvisedBeside, 16),
     Way(Kind::Reads, 1),
     Way(Kind::Reads, 4),
     Way(Kind::Reads, 8),
@@ -82,6 +84,7 @@ fn one_by_one(options: &Options, way: Way, random: &mut Random) -> Result<[Times
     for _ in 0..options.tokens {
         let places = reader.table.places(random, options.rows);
         cold.time(|| read(&mut reader, &places, &mut rows))?;
+        reader.settle();
         again.time(|| read(&mut reader, &places, &mut rows))?;
         let places = reader.table.places(random, options.rows);
         ask.time(|| {
@@ -118,6 +121,7 @@ fn sweep(
     let mut places = reader.table.places(random, prompt * options.rows);
     places.sort_unstable();
     let sorted = once(&mut reader, &places)?;
+    reader.settle();
     Ok([cold, sorted, once(&mut reader, &places)?])
 }
 

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::thread::{self, JoinHandle};
 
 use crate::options::Options;
 use crate::pool::Pool;
@@ -18,6 +19,8 @@ pub(crate) enum Kind {
     Advised,
     /// By system calls, after the system was told which.
     AdvisedReads,
+    /// By system calls, while another thread tells the system which, in the order of the file.
+    AdvisedBeside,
     /// By system calls.
     Reads,
     /// By system calls past the system's cache.
@@ -37,7 +40,7 @@ impl Kind {
             Self::Mapped | Self::Advised => {
                 rows.for_each(|(to, &place)| to.copy_from_slice(table.mapped(place)))
             }
-            Self::Reads | Self::AdvisedReads => {
+            Self::Reads | Self::AdvisedReads | Self::AdvisedBeside => {
                 return rows.try_for_each(|(to, &place)| table.read(place, to));
             }
             Self::Direct => {
@@ -59,6 +62,7 @@ impl fmt::Display for Way {
             Kind::Mapped => "mapping",
             Kind::Advised => "madvise, mapping",
             Kind::AdvisedReads => "madvise, pread",
+            Kind::AdvisedBeside => "madvise beside pread",
             Kind::Reads => "pread",
             Kind::Direct => "direct pread",
         })?;
@@ -75,17 +79,25 @@ pub(crate) struct Reader {
     pub(crate) table: Arc<Table>,
     kind: Kind,
     pool: Option<Pool>,
+    beside: Option<JoinHandle<()>>,
 }
 
 impl Reader {
     pub(crate) fn new(options: &Options, Way(kind, threads): Way) -> Result<Self, Box<dyn Error>> {
         let table = Arc::new(Table::cold(options)?);
         let pool = (threads > 0).then(|| Pool::new(&table, kind, threads));
-        Ok(Self { table, kind, pool })
+        Ok(Self { table, kind, pool, beside: None })
     }
 
     /// Has rows read, as far as that can be done without waiting for them.
     pub(crate) fn ask(&mut self, places: &[Place]) {
+        if self.kind == Kind::AdvisedBeside {
+            let (table, mut places) = (self.table.clone(), places.to_vec());
+            self.beside = Some(thread::spawn(move || {
+                places.sort_unstable();
+                places.iter().for_each(|&place| table.advise(place));
+            }));
+        }
         match &mut self.pool {
             Some(pool) => pool.ask(places),
             None => self.kind.ask(&self.table, places),
@@ -97,6 +109,13 @@ impl Reader {
         match &mut self.pool {
             Some(pool) => pool.take(out),
             None => self.kind.take(&self.table, places, out),
+        }
+    }
+
+    /// Waits for who is still at it although all rows are there.
+    pub(crate) fn settle(&mut self) {
+        if let Some(beside) = self.beside.take() {
+            drop(beside.join());
         }
     }
 }

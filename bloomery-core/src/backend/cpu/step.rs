@@ -1,5 +1,7 @@
 //! One step under way.
 
+use std::sync::Arc;
+
 use bloomery_gguf::GgufError;
 use bloomery_kernels::cpu::{
     Activation, Cpu, Experts, Ffn, KernelError, Masks, Part, RopeTable, RouterGroups, RouterScore,
@@ -39,7 +41,7 @@ pub(super) struct Step<'a> {
     pub(super) tables: Vec<Option<RopeTable>>,
     pub(super) lookup: &'a mut Tables,
     /// Numbers of the rows that layers of n-grams look up.
-    pub(super) found: Vec<Vec<u32>>,
+    pub(super) found: Arc<Vec<Vec<u32>>>,
     /// The rows of the next such layer, as the file stores them.
     pub(super) found_rows: Vec<u8>,
 }
@@ -75,7 +77,7 @@ impl<'a> Step<'a> {
             runs: if has_states { Runs::of(batch) } else { Runs::default() },
             tables: vec![None; backend.model.ropes.len()],
             lookup: &mut backend.tables,
-            found: Vec::new(),
+            found: Arc::default(),
             found_rows: Vec::new(),
         }
     }

@@ -24,18 +24,22 @@ pub(super) struct Lookup {
     numbers: Buffer<u32>,
 }
 
-/// What is still to be read of every table.
+/// The numbers of rows of every table, and whether they are still to be read.
 #[derive(Debug, Default)]
-struct Wanted(Vec<Option<Vec<u32>>>);
+struct Wanted {
+    rows: Arc<Vec<Vec<u32>>>,
+    taken: Vec<bool>,
+}
 
 impl Wanted {
-    fn new(rows: Vec<Vec<u32>>) -> Self {
-        Self(rows.into_iter().map(Some).collect())
+    fn new(rows: Arc<Vec<Vec<u32>>>) -> Self {
+        Self { taken: vec![false; rows.len()], rows }
     }
 
     /// Rows of one table, once.
-    fn take(&mut self, id: NgramId) -> Option<Vec<u32>> {
-        self.0.get_mut(id.0)?.take()
+    fn take(&mut self, id: NgramId) -> Option<&[u32]> {
+        let taken = self.taken.get_mut(id.0)?;
+        (!std::mem::replace(taken, true)).then(|| &self.rows[id.0][..])
     }
 }
 
@@ -69,12 +73,12 @@ impl Lookup {
     /// Reads what the step wants of a table and queues its copy, if that was not done yet. The last copy of the table was another
     /// step's: none of this one's kernels is waited for.
     pub(super) fn find(&mut self, stream: &mut Stream, id: NgramId) -> Result<(), EngineError> {
-        let Some(ids) = self.wanted.take(id) else { return Ok(()) };
-        let Self { tables, found, .. } = self;
+        let Self { tables, found, wanted, .. } = self;
+        let Some(ids) = wanted.take(id) else { return Ok(()) };
         let (.., upload) = &mut found[id.0];
         let mut read = Ok(());
         let bytes = ids.len() * tables.row_bytes(id);
-        upload.send_made(stream, bytes, |to| read = tables.read(id, &ids, to))?;
+        upload.send_made(stream, bytes, |to| read = tables.read(id, ids, to))?;
         Ok(read?)
     }
 
@@ -113,12 +117,12 @@ mod tests {
         let mut wanted = Wanted::default();
         assert_eq!(wanted.take(NgramId(0)), None);
         for step in 0..2 {
-            wanted = Wanted::new(vec![vec![step, 7], vec![step + 3]]);
-            assert_eq!(wanted.take(NgramId(1)), Some(vec![step + 3]));
+            wanted = Wanted::new(Arc::new(vec![vec![step, 7], vec![step + 3]]));
+            assert_eq!(wanted.take(NgramId(1)), Some(&[step + 3][..]));
             assert_eq!(wanted.take(NgramId(1)), None);
             // What one step leaves is not the next one's.
             if step == 1 {
-                assert_eq!(wanted.take(NgramId(0)), Some(vec![1, 7]));
+                assert_eq!(wanted.take(NgramId(0)), Some(&[1, 7][..]));
             }
         }
         assert_eq!(wanted.take(NgramId(2)), None);
