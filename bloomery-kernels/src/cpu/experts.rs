@@ -67,14 +67,34 @@ impl Cpu {
         out: &mut [f32],
         scratch: &mut Scratch,
     ) -> Result<(), KernelError> {
+        self.experts_beside(&mut || {}, n, routes, experts, out, scratch)
+    }
+
+    /// The same; the calling thread calls `beside` once, while the others begin to compute. What is refused does not call it.
+    ///
+    /// # Errors
+    /// As [`Cpu::experts`].
+    pub fn experts_beside(
+        &self,
+        beside: &mut dyn FnMut(),
+        n: &[f32],
+        routes: &Routes,
+        experts: &Experts<'_>,
+        out: &mut [f32],
+        scratch: &mut Scratch,
+    ) -> Result<(), KernelError> {
         experts.check(n, routes, out)?;
-        let Some(shape) = experts.shape() else { return Ok(()) };
+        let Some(shape) = experts.shape() else {
+            beside();
+            return Ok(());
+        };
         let (cols, hidden, outputs) = (shape.gate.cols(), shape.gate.rows(), shape.down.rows());
         let Scratch { input, hidden_rows, hidden: hidden_forms, slots, plan, .. } = scratch;
         plan.sort(routes, experts.gate.count());
         let plan = &*plan;
         let pairs = plan.rows.len();
         if pairs == 0 {
+            beside();
             return Ok(());
         }
 
@@ -87,7 +107,7 @@ impl Cpu {
             plan.lanes.get(lane).copied().flatten().map(|place| plan.rows[place as usize] as usize)
         });
         hidden_rows.resize(pairs * hidden, 0.0);
-        self.gate_up(plan, experts, n, input, hidden_rows);
+        self.gate_up(beside, plan, experts, (n, input), hidden_rows);
 
         let mut want = Want::default();
         want.add(self, &shape.down);
@@ -123,7 +143,14 @@ impl Cpu {
     }
 
     /// Region 1: every group's hidden rows.
-    fn gate_up(&self, plan: &Plan, experts: &Experts<'_>, n: &[f32], input: &Forms, hidden_rows: &mut [f32]) {
+    fn gate_up(
+        &self,
+        beside: &mut dyn FnMut(),
+        plan: &Plan,
+        experts: &Experts<'_>,
+        (n, input): (&[f32], &Forms),
+        hidden_rows: &mut [f32],
+    ) {
         let hidden = experts.gate.rows();
         let pairs: Vec<GateUp<'_>> = plan
             .groups
@@ -148,7 +175,7 @@ impl Cpu {
             })
             .collect();
         let to = Shared::new(hidden_rows);
-        self.pool.run(tasks, &|task| {
+        self.pool.run_beside(beside, tasks, &|task| {
             let index = ends.partition_point(|end| *end <= task);
             let (pair, group) = (&pairs[index], &plan.groups[index]);
             let chunk = pair.chunk(self, total);

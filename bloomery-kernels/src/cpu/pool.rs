@@ -161,12 +161,22 @@ impl Pool {
     /// As [`Pool::run`], passing `task(i, t)` the number `t < self.threads()` of the thread it runs on; no two tasks
     /// of this region that run at the same time see the same `t`, so it may index scratch memory.
     pub fn run_on(&self, tasks: usize, task: &(dyn Fn(usize, usize) + Sync)) {
+        self.region(tasks, task, &mut || {});
+    }
+
+    /// As [`Pool::run`]; the calling thread calls `beside` once before it takes a task, while the others run theirs.
+    pub fn run_beside(&self, beside: &mut dyn FnMut(), tasks: usize, task: &(dyn Fn(usize) + Sync)) {
+        self.region(tasks, &|index, _| task(index), beside);
+    }
+
+    fn region(&self, tasks: usize, task: &Task<'_>, beside: &mut dyn FnMut()) {
         if tasks <= 1 || self.workers.is_empty() || INSIDE_TASK.get() {
+            beside();
             return (0..tasks).for_each(|index| task(index, 0));
         }
         assert!(tasks < EXHAUSTED, "{tasks} tasks in one region");
         let region = self.region.lock().unwrap_or_else(PoisonError::into_inner);
-        let outcome = self.shared.fork_join(tasks, task, self.workers.len());
+        let outcome = self.shared.fork_join(tasks, task, beside, self.workers.len());
         drop(region);
         if let Some(payload) = outcome {
             resume_unwind(payload);
@@ -188,7 +198,13 @@ impl Drop for Pool {
 
 impl Shared {
     /// Runs one region and returns the payload of the first task that panicked. The caller holds the region lock.
-    fn fork_join(&self, tasks: usize, task: &Task<'_>, workers: usize) -> Option<Box<dyn Any + Send>> {
+    fn fork_join(
+        &self,
+        tasks: usize,
+        task: &Task<'_>,
+        beside: &mut dyn FnMut(),
+        workers: usize,
+    ) -> Option<Box<dyn Any + Send>> {
         // SAFETY: only the lifetime changes; nobody holds the pointer when this function returns (module docs).
         let call = unsafe { std::mem::transmute::<*const Task<'_>, *const Task<'static>>(task) };
         // SAFETY: the last region has ended and the region lock keeps others out, so nobody else looks at `job`.
@@ -198,6 +214,7 @@ impl Shared {
         self.gate.0.store(epoch << EPOCH | OPEN, Ordering::SeqCst);
         self.rouse(tasks - 1, workers);
 
+        self.attempt(beside);
         self.claim(Job { tasks, call }, 0);
 
         self.gate.0.fetch_and(!OPEN, Ordering::AcqRel);
@@ -227,8 +244,7 @@ impl Shared {
     fn claim(&self, job: Job, thread: usize) {
         // SAFETY: this thread is inside the region, so the closure behind the pointer is still borrowed by `run_on`.
         let call = unsafe { &*job.call };
-        INSIDE_TASK.set(true);
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
+        self.attempt(|| {
             loop {
                 let index = self.next.0.fetch_add(1, Ordering::Relaxed);
                 if index >= job.tasks {
@@ -236,7 +252,13 @@ impl Shared {
                 }
                 call(index, thread);
             }
-        }));
+        });
+    }
+
+    /// Runs a part of a region. After a panic no more tasks start, and the region still ends as it should.
+    fn attempt(&self, part: impl FnOnce()) {
+        INSIDE_TASK.set(true);
+        let outcome = catch_unwind(AssertUnwindSafe(part));
         INSIDE_TASK.set(false);
         if let Err(payload) = outcome {
             self.next.0.store(EXHAUSTED, Ordering::Relaxed);

@@ -90,7 +90,9 @@ fn check(layer: &Layer, routes: &Routes) {
     let mut scratch = Scratch::default();
     for cpu in cpus().iter().skip(1) {
         let mut out = before.clone();
-        cpu.experts(&n, routes, &layer.experts(), &mut out, &mut scratch).unwrap();
+        let mut calls = 0;
+        cpu.experts_beside(&mut || calls += 1, &n, routes, &layer.experts(), &mut out, &mut scratch).unwrap();
+        assert_eq!(calls, 1);
         assert_eq!(bits(&out), bits(&expected), "{:?} {} rows, {cpu:?}", layer.formats, routes.rows);
     }
 }

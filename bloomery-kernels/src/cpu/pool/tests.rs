@@ -88,6 +88,39 @@ fn a_panic_reaches_the_caller_and_the_pool_lives_on() {
 }
 
 #[test]
+fn the_caller_has_something_else_to_do_first() {
+    for threads in [1, 2, 4] {
+        let (pool, me) = (pool(threads), std::thread::current().id());
+        for tasks in [0, 1, 2, 100] {
+            let (mut calls, done) = (0, AtomicUsize::new(0));
+            let mut beside = || {
+                calls += 1;
+                assert_eq!(std::thread::current().id(), me);
+                // With others there are tasks done before this ends; alone there are not.
+                let start = Instant::now();
+                while tasks > 1 && threads > 1 && done.load(Ordering::Relaxed) == 0 {
+                    assert!(start.elapsed() < Duration::from_secs(10), "nobody else does anything");
+                    std::thread::yield_now();
+                }
+            };
+            pool.run_beside(&mut beside, tasks, &|_| {
+                done.fetch_add(1, Ordering::Relaxed);
+            });
+            assert_eq!((calls, done.into_inner()), (1, tasks));
+        }
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            pool.run_beside(&mut || std::panic::panic_any(7_usize), 100, &|_| {});
+        }));
+        assert_eq!(outcome.unwrap_err().downcast_ref(), Some(&7_usize));
+        let done = AtomicUsize::new(0);
+        pool.run(100, &|_| {
+            done.fetch_add(1, Ordering::Relaxed);
+        });
+        assert_eq!(done.into_inner(), 100);
+    }
+}
+
+#[test]
 fn a_nested_region_runs_on_its_own_thread() {
     let pool = pool(3);
     let done = AtomicUsize::new(0);
