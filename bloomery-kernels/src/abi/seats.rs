@@ -107,6 +107,18 @@ pub struct FetchArgs {
     pub layer: u32,
 }
 
+/// What was brought has arrived.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct ArriveArgs {
+    /// As in [`FetchArgs`].
+    pub arrived: u64,
+    /// Its number.
+    pub number: u32,
+    /// Makes the size a multiple of 8.
+    pub reserved: u32,
+}
+
 const _: () = assert!(size_of::<OfferArgs>() == 120 && align_of::<OfferArgs>() == 8);
 const _: () = assert!(size_of::<CollectArgs>() == 64 && align_of::<CollectArgs>() == 8);
 const _: () = assert!(size_of::<FetchArgs>() == 96 && align_of::<FetchArgs>() == 8);

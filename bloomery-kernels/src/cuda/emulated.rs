@@ -192,6 +192,7 @@ pub(super) fn run(info: &DeviceInfo, launch: &Launch) {
         "seats_offer": seats::offer::offer,
         "seats_collect": seats::collect::collect,
         "seats_fetch": seats::fetch::fetch,
+        "seats_arrive": seats::fetch::arrive,
         "stream_norm": streams::gated::stream_norm,
         "gated_mean": streams::gated::mean::<true>,
         "stream_mean": streams::gated::mean::<false>,

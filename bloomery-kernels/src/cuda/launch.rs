@@ -90,6 +90,15 @@ impl Launch {
         *self.arguments.downcast_ref::<A>().unwrap_or_else(|| panic!("other arguments of {}", self.name))
     }
 
+    /// Loads the kernel, unless it is loaded. The driver may wait until the card is idle for that, so what runs beside a kernel that
+    /// waits for the host is loaded before (CUDA programming guide, "Lazy Loading", potential hazards).
+    ///
+    /// # Errors
+    /// [`CudaError::Module`] if it does not load.
+    pub fn load(&self, device: &Device) -> Result<(), CudaError> {
+        device.modules().function(device, self.family, self.name).map(|_| ())
+    }
+
     /// Registers of a thread and local memory of the kernel, as the driver compiled it.
     ///
     /// # Errors

@@ -1,10 +1,10 @@
 //! Experts without seats that the host has brought for a step.
 
-use super::super::abi::seats::{FetchArgs, NOWHERE};
+use super::super::abi::seats::{ArriveArgs, FetchArgs, NOWHERE};
 use super::super::simt::{
-    await_predecessors, barrier, ld_global_u32, ld_shared_u32, ld_system_acquire_u64, nanoseconds,
-    release_successor, shared_base, st_global_u32, st_relaxed_u32, st_shared_u32, st_system_u64, thread,
-    threads,
+    await_predecessors, barrier, fence_system, ld_global_u32, ld_shared_u32, ld_system_acquire_u64,
+    nanoseconds, release_successor, shared_base, st_global_u32, st_relaxed_u32, st_shared_u32, st_system_u64,
+    thread, threads,
 };
 use super::{joined, words};
 
@@ -53,6 +53,20 @@ pub(crate) unsafe fn fetch(args: FetchArgs) {
         }
         st_global_u32(args.out + 4 * u64::from(pair), number);
         pair += threads();
+    }
+}
+
+/// The kernel that follows copies, one thread: they have arrived.
+///
+/// # Safety
+/// A word at `arrived`.
+#[inline(always)]
+pub(crate) unsafe fn arrive(args: ArriveArgs) {
+    await_predecessors();
+    release_successor();
+    if thread() == 0 {
+        fence_system();
+        st_relaxed_u32(args.arrived, args.number);
     }
 }
 

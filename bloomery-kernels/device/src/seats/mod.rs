@@ -36,6 +36,7 @@ mod entries {
     crate::simt::bounds!(seats_offer, 512, 1);
     crate::simt::bounds!(seats_collect, 512, 1);
     crate::simt::bounds!(seats_fetch, 256, 1);
+    crate::simt::bounds!(seats_arrive, 32, 1);
 
     /// See [`offer`](super::offer::offer).
     #[unsafe(no_mangle)]
@@ -53,5 +54,11 @@ mod entries {
     #[unsafe(no_mangle)]
     pub unsafe extern "ptx-kernel" fn seats_fetch(args: crate::abi::seats::FetchArgs) {
         super::fetch::fetch(args);
+    }
+
+    /// See [`arrive`](super::fetch::arrive).
+    #[unsafe(no_mangle)]
+    pub unsafe extern "ptx-kernel" fn seats_arrive(args: crate::abi::seats::ArriveArgs) {
+        super::fetch::arrive(args);
     }
 }

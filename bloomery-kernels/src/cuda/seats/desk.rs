@@ -21,6 +21,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::super::{Buffer, CudaError, Device, Span, Stream};
+use super::fetch::arrival;
 use super::shape::{DeskShape, LINE, NAME, Places};
 
 /// The place where kernels ask the host to compute experts that have no seats on the card, layer by layer, while a step runs.
@@ -57,7 +58,8 @@ impl Desk {
     pub fn new(device: &Device, shape: DeskShape) -> Result<Self, CudaError> {
         shape.check()?;
         let (shared, host) = Buffer::mapped(device, shape.places().end)?;
-        let words = device.alloc(HEAD + shape.layers * shape.states_len())?;
+        let words = device.alloc::<u64>(HEAD + shape.layers * shape.states_len())?;
+        arrival(&words.slice(1..2)?, 0).load(device)?;
         Ok(Self::of(shape, shared.span(), host, words))
     }
 
@@ -199,7 +201,7 @@ impl Desk {
             None => 0,
             Some((seats, stream)) => {
                 let number = self.seat(layer, seats)?;
-                stream.fill_words(&self.words.slice(1..2)?.cast().slice(0..1)?, number)?;
+                stream.launch(&arrival(&self.words.slice(1..2)?, number))?;
                 number
             }
         };

@@ -6,10 +6,18 @@ use super::super::launch::Grid;
 use super::super::module::{Entry, SEATS};
 use super::super::{CudaError, DeviceInfo, Launch, Span};
 use super::Desk;
-use crate::abi::seats::FetchArgs;
+use crate::abi::seats::{ArriveArgs, FetchArgs};
 
 const ENTRY: Entry<FetchArgs> = Entry::new(&SEATS, "seats_fetch");
 const THREADS: u32 = 256;
+const ARRIVE: Entry<ArriveArgs> = Entry::new(&SEATS, "seats_arrive");
+
+/// The kernel that says that what was queued before it has arrived.
+pub(super) fn arrival(arrived: &Span<u64>, number: u32) -> Launch {
+    let args = ArriveArgs { arrived: arrived.address(), number, reserved: 0 };
+    let grid = Grid { blocks: 1, threads: 32, shared_bytes: 0 };
+    Launch::new(ARRIVE, grid, args, 4, vec![arrived.memory().clone()])
+}
 
 /// Waits for the experts without seats that the host has brought ([`Desk::fetch`]), and says where they are: `out[pair]` is the pair's
 /// seat, or, with `homes`, its expert's own number; [`NOWHERE`](super::NOWHERE) for all other pairs. In the same step the layer's

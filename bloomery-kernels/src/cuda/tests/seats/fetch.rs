@@ -176,15 +176,17 @@ fn what_comes_meanwhile_passes_kernels_that_wait() {
         let out = place.buffer(&setup.before);
         let collect = Collect { out: out.span(), rows: 1, limit: LONG };
         let kernel = seat.launch(place.info(), None).unwrap();
+        let collect = collect.launch(place.info(), &desk, 0).unwrap();
+        let fetch = fetch.launch(place.info(), &desk, 0).unwrap();
+        let seat = seat.launch(place.info(), Some((&desk, 0))).unwrap();
+        // The driver would load them when the card is idle.
+        [&kernel, &collect, &fetch, &seat].iter().for_each(|kernel| kernel.load(&device).unwrap());
+        let mut copies = device.urgent_stream().unwrap();
         for step in 0..8 {
-            let mut copies = device.urgent_stream().unwrap();
-            copies.launch(&kernel).unwrap();
-            copies.synchronize().unwrap();
             begin(&mut place, &mut desk, step);
-            let collect = collect.launch(place.info(), &desk, 0).unwrap();
-            place.run(&seat.launch(place.info(), Some((&desk, 0))).unwrap());
             let Place::Card(stream) = &mut place else { unreachable!() };
-            stream.launch(&fetch.launch(device.info(), &desk, 0).unwrap()).unwrap();
+            stream.launch(&seat).unwrap();
+            stream.launch(&fetch).unwrap();
             (0..=step % 3).for_each(|_| stream.launch(&collect).unwrap());
             wait(&desk, 0);
             copies.launch(&kernel).unwrap();
