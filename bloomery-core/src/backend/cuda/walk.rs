@@ -316,9 +316,12 @@ pub(super) fn states(frame: &Frame<'_>) -> Result<Stage, CudaError> {
     Ok(Stage::new("states", launches))
 }
 
-/// Queues kernels one by one. What stages want of the host was done before.
+/// Queues kernels one by one, once all of them are loaded: one of them may wait for the host. What stages want of the host was done
+/// before.
 pub(super) fn launch(stream: &mut Stream, stages: &[Stage]) -> Result<(), CudaError> {
-    stages.iter().flat_map(|stage| &stage.launches).try_for_each(|kernel| stream.launch(kernel))
+    let mut kernels = stages.iter().flat_map(|stage| &stage.launches);
+    kernels.clone().try_for_each(|kernel| kernel.load(stream.device()))?;
+    kernels.try_for_each(|kernel| stream.launch(kernel))
 }
 
 /// The routed layers that the host serves in a step of `rows` rows, and their rows: those of [`body`].

@@ -2,11 +2,14 @@
 
 use std::cmp::Reverse;
 
+use bloomery_kernels::cuda::{CudaError, Desk};
+
 use super::copier::Copier;
 use super::measure::Measured;
 use super::slots::Pool;
+use crate::weights::{StackId, Weights};
 
-/// Seconds from a layer's question until the first byte of a copy, and from its last one until the card has multiplied: calls of the
+/// Seconds from a layer's question until the first byte of a copy, and from its last one until the card has multiplied: a call of the
 /// driver, tiles, and two kernels more.
 const LATENCY: f64 = 60e-6;
 /// What the host keeps of its rate while the bus reads its memory too: on 16 cores 0.87 (`cuda_link_bench`).
@@ -27,21 +30,53 @@ pub(super) struct Bus<'a> {
     pub(super) is_open: bool,
 }
 
+/// Experts that come for a layer.
+pub(super) struct Brought<'a> {
+    /// Ascending; they go to the slots of the first half of `pool` in turn.
+    pub(super) experts: Vec<u32>,
+    /// The seats of the layer's pairs.
+    pub(super) seats: Vec<u32>,
+    pub(super) copier: &'a mut Copier,
+    pub(super) pool: &'a Pool,
+}
+
+impl Brought<'_> {
+    /// Queues the copies, and tells the card.
+    pub(super) fn queue(
+        self,
+        desk: &Desk,
+        layer: usize,
+        (weights, ids): (&Weights, [StackId; 3]),
+    ) -> Result<(), CudaError> {
+        let Self { experts, seats, copier, pool } = self;
+        copier.bring(weights, ids, &experts, (pool, pool.first_of(0)))?;
+        desk.fetch(layer, Some((&seats, &mut copier.stream)))
+    }
+}
+
 /// What is saved by it, as far as it was seen.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Fetching {
     /// Seconds a layer, on average, whether they were saved or might have been.
     saved: f64,
+    /// What a new layer counts in it.
+    new: f64,
 }
 
 impl Default for Fetching {
     /// Hopes.
     fn default() -> Self {
-        Self { saved: 4.0 * COST }
+        Self { saved: 4.0 * COST, new: NEW }
     }
 }
 
 impl Fetching {
+    /// For engines that do the same whatever they did before: what layers save that lack so many experts.
+    pub(super) fn fixed(saved: impl ExactSizeIterator<Item = f64>) -> Self {
+        let layers = saved.len().max(1);
+        Self { saved: saved.sum::<f64>() / layers as f64, new: 0.0 }
+    }
+
     /// Whether it is worth its kernels.
     pub(super) fn pays(self) -> bool {
         self.saved > COST
@@ -49,7 +84,7 @@ impl Fetching {
 
     /// A layer would have saved so many seconds.
     pub(super) fn saw(&mut self, saved: f64) {
-        self.saved += NEW * (saved - self.saved);
+        self.saved += self.new * (saved - self.saved);
     }
 }
 
@@ -59,6 +94,12 @@ pub(super) fn pick(mut lacking: Vec<(u32, u32)>, count: usize) -> Vec<u32> {
     let mut experts: Vec<u32> = lacking.into_iter().take(count).map(|(expert, _)| expert).collect();
     experts.sort_unstable();
     experts
+}
+
+/// How many of `missing` experts `rows` rows lack that choose `used` of `experts` each.
+pub(super) fn lacked(missing: usize, rows: usize, used: usize, experts: usize) -> usize {
+    let spared = (1.0 - used as f64 / experts.max(1) as f64).powi(rows as i32);
+    (missing as f64 * (1.0 - spared)).round() as usize
 }
 
 /// How many of `lacking` experts of `bytes` bytes are brought, at most `most`: where the slower of both sides is done first. And the seconds
@@ -133,5 +174,22 @@ mod tests {
         assert!(!fetching.pays());
         (0..20).for_each(|_| fetching.saw(150e-6));
         assert!(fetching.pays());
+    }
+
+    #[test]
+    fn what_is_fixed_stays() {
+        for saved in [0.0, 100e-6] {
+            let mut fetching = Fetching::fixed([saved, saved].into_iter());
+            (0..300).for_each(|_| fetching.saw(100e-6 - saved));
+            assert_eq!(fetching.pays(), saved > 0.0);
+        }
+        assert!(!Fetching::fixed([].into_iter()).pays());
+    }
+
+    #[test]
+    fn more_rows_lack_more_experts() {
+        let lacked = [1, 2, 8, 64, 1000].map(|rows| lacked(100, rows, 8, 200));
+        assert_eq!(lacked, [4, 8, 28, 93, 100]);
+        assert_eq!(super::lacked(0, 7, 8, 0), 0);
     }
 }

@@ -43,11 +43,11 @@ use super::walk::Hand;
 use crate::error::{EngineError, LoadError};
 use crate::plan::{ResidencyMode, Split};
 use crate::program::Program;
-use crate::residency::{Expert, Heat, LayerShape, Residency, Rules, Shape, Stats, Traffic};
+use crate::residency::{Expert, Heat, LayerShape, NOWHERE, Residency, Rules, Shape, Stats, Traffic};
 use crate::units::Bytes;
 use crate::weights::Weights;
 use copier::Copier;
-use fetch::{Bus, Fetching};
+use fetch::{Bus, Fetching, lacked, share};
 use measure::Measured;
 use server::Server;
 use stages::Layer;
@@ -76,6 +76,7 @@ pub(super) struct Hosted {
     fetching: [Fetching; 2],
     /// Whether the step under way has kernels for them.
     fetches: bool,
+    mode: ResidencyMode,
     /// Layers that the host has served in the step under way, and their rows.
     served: Vec<(usize, usize)>,
     split: Split,
@@ -186,6 +187,7 @@ impl Hosted {
             served_rows: served_rows.map(|rows| rows.min(desk.rows)),
             fetching: [Fetching::default(); 2],
             fetches: false,
+            mode,
             served: Vec::new(),
             split,
             step: 0,
@@ -205,7 +207,22 @@ impl Hosted {
         self.measured =
             measure::measure(&mut self.server, &mut self.copier, &self.slots.pools, &self.places)?;
         self.measured.crossover = self.served_rows.unwrap_or(self.measured.crossover);
+        if self.mode == ResidencyMode::Off {
+            self.fetching = [1, 2 * GRAPH_ROWS].map(|rows| self.fetching_of(rows));
+        }
         Ok(())
+    }
+
+    /// What experts that come meanwhile save where rows choose evenly among those of a layer.
+    fn fetching_of(&self, rows: usize) -> Fetching {
+        let saved = |place: &Place| {
+            let Layer { start, experts, .. } = self.slots.layers[place.layer];
+            let map = &self.residency.map()[start..start + experts];
+            let missing = map.iter().filter(|&&slot| slot == NOWHERE).count();
+            let lacking = lacked(missing, rows, self.server.layers[place.layer].used, experts);
+            share(&self.measured, lacking, self.server.expert_bytes(place.layer), place.half).1
+        };
+        Fetching::fixed(self.places.iter().map(saved))
     }
 
     /// Brings all experts that have slots, and the map of them.

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use bloomery_gguf::Gguf;
 use bloomery_kernels::cpu::{Activation, Cpu, Experts, KernelError, NO_EXPERT, Routes, Scratch};
-use bloomery_kernels::cuda::{CudaError, Desk};
+use bloomery_kernels::cuda::Desk;
 
-use super::fetch::{Bus, pick, share};
+use super::fetch::{Brought, Bus, pick, share};
 use super::layers::RoutedLayer;
 use crate::def::Act;
 use crate::error::EngineError;
@@ -110,6 +110,7 @@ impl Server {
         bus: Option<Bus<'_>>,
     ) -> Result<(), EngineError> {
         let RoutedLayer { used, normed, stacks, .. } = self.layers[layer];
+        let ids = self.layers[layer].ids();
         let (cols, outputs) = (normed.cols, self.weights.stack_rows(stacks.down));
         self.routes.rows = rows;
         self.routes.used = used;
@@ -120,9 +121,14 @@ impl Server {
                 *expert = NO_EXPERT;
             }
         }
-        match bus {
-            Some(bus) => self.fetch(desk, layer, bus)?,
-            None => desk.fetch(layer, None)?,
+        // Whoever lacks an expert gets a sum, be it one of zeros because all that it lacks comes over the bus.
+        let lacks = |row: &usize| {
+            self.routes.experts[row * used..(row + 1) * used].iter().any(|&one| one != NO_EXPERT)
+        };
+        let asking: Vec<usize> = (0..rows).filter(lacks).collect();
+        let mut brought = bus.and_then(|bus| self.choose(layer, bus));
+        if brought.is_none() {
+            desk.fetch(layer, None)?;
         }
         self.routes.weights.resize(rows * used, 0.0);
         desk.weights(layer, &mut self.routes.weights)?;
@@ -131,11 +137,6 @@ impl Server {
         input.resize(rows * cols, 0.0);
         sums.clear();
         sums.resize(rows * outputs, 0.0);
-        let asking: Vec<usize> = (0..rows)
-            .filter(|row| {
-                self.routes.experts[row * used..(row + 1) * used].iter().any(|&one| one != NO_EXPERT)
-            })
-            .collect();
         for &row in &asking {
             desk.row(row, &mut input[row * cols..(row + 1) * cols])?;
         }
@@ -143,7 +144,14 @@ impl Server {
         if self.fault == Some(layer) {
             self.cpu.pool().run(4, &|_| panic!("planted"));
         }
-        self.run(layer, &input, &mut sums)?;
+        // The driver takes about 100 us for it: the others compute meanwhile.
+        let mut queued = Ok(());
+        self.run(layer, (&input, &mut sums), &mut |weights| {
+            if let Some(brought) = brought.take() {
+                queued = brought.queue(desk, layer, (weights, ids));
+            }
+        })?;
+        queued?;
         for &row in &asking {
             desk.set_sum(row, &sums[row * outputs..(row + 1) * outputs])?;
         }
@@ -151,30 +159,33 @@ impl Server {
         Ok(desk.answer(layer)?)
     }
 
-    /// Has a part of the experts of `self.routes` brought, and leaves the others.
-    fn fetch(&mut self, desk: &Desk, layer: usize, bus: Bus<'_>) -> Result<(), CudaError> {
+    /// Chooses a part of the experts of `self.routes` that is brought, and leaves the others.
+    fn choose<'b>(&mut self, layer: usize, bus: Bus<'b>) -> Option<Brought<'b>> {
         let Bus { copier, pool, measured, fetching, is_open } = bus;
         let lacking = self.lacking();
         let (count, saved) = share(measured, lacking.len(), self.expert_bytes(layer), pool.half);
         fetching.saw(saved);
         if count == 0 || !is_open {
-            return desk.fetch(layer, None);
+            return None;
         }
-        let (brought, first) = (pick(lacking, count), pool.first_of(0));
-        copier.bring(&self.weights, self.layers[layer].ids(), &brought, (pool, first))?;
-        let seats = self.routes.experts.iter_mut().map(|expert| match brought.binary_search(expert) {
+        let (experts, first) = (pick(lacking, count), pool.first_of(0));
+        let seats = self.routes.experts.iter_mut().map(|expert| match experts.binary_search(expert) {
             Ok(at) => {
                 *expert = NO_EXPERT;
                 (first + at) as u32
             }
             Err(_) => NOWHERE,
         });
-        let seats: Vec<u32> = seats.collect();
-        desk.fetch(layer, Some((&seats, &mut copier.stream)))
+        Some(Brought { seats: seats.collect(), experts, copier, pool })
     }
 
-    /// The layer's experts for `self.routes`, added to `out`.
-    fn run(&mut self, layer: usize, normed: &[f32], out: &mut [f32]) -> Result<(), KernelError> {
+    /// The layer's experts for `self.routes`, added to `out`; this thread calls `beside` meanwhile.
+    fn run(
+        &mut self,
+        layer: usize,
+        (normed, out): (&[f32], &mut [f32]),
+        beside: &mut dyn FnMut(&Weights),
+    ) -> Result<(), KernelError> {
         let RoutedLayer { stacks, .. } = self.layers[layer];
         let stack = |id| self.weights.stack(&self.gguf, id);
         let experts = Experts {
@@ -188,7 +199,8 @@ impl Server {
             },
         };
         self.spent.bytes += self.lacking().len() as u64 * self.expert_bytes(layer);
-        self.cpu.experts(normed, &self.routes, &experts, out, &mut self.scratch)
+        let mut beside = || beside(&self.weights);
+        self.cpu.experts_beside(&mut beside, normed, &self.routes, &experts, out, &mut self.scratch)
     }
 
     /// The experts of `self.routes`, ascending, and how many rows each has.
@@ -219,7 +231,7 @@ impl Server {
         let mut out = vec![0.0; rows * outputs];
         let start = Instant::now();
         let before = self.spent;
-        self.run(layer, &input, &mut out)?;
+        self.run(layer, (&input, &mut out), &mut |_| {})?;
         self.spent = before;
         Ok(start.elapsed())
     }

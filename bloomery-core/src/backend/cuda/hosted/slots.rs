@@ -88,6 +88,10 @@ impl Pool {
         Ok(Self { banks: [bank(gate)?, bank(up)?, bank(down)?], homes, half })
     }
 
+    pub(super) fn has_slots(&self) -> bool {
+        self.homes + self.half > 0
+    }
+
     /// First slot of a half, 0 or 1.
     pub(super) fn first_of(&self, half: usize) -> usize {
         self.homes + half * self.half

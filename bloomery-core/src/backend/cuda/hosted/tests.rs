@@ -174,18 +174,20 @@ fn experts_that_come_while_the_host_computes_are_what_they_are() {
             let mut some = CudaBackend::load(plan, (0, 0), PAGES, |_| {}).unwrap();
             let hosted = some.hosted.as_mut().unwrap();
             hosted.measured = Measured { link: 1e15, read: 1.0, crossover: 1000 };
+            hosted.fetching = [1, 60].map(|rows| hosted.fetching_of(rows));
             let copied = hosted.copier.bytes;
             let what = format!("{slots} slots, ring {ring}");
             close(&what, &step(&mut some, &prompt, 0).unwrap(), &expected);
             let hosted = some.hosted.as_mut().unwrap();
-            assert!(hosted.fetches() && (slots == 64 || hosted.copier.bytes > copied), "{what}");
+            let lacks = slots < 64;
+            assert_eq!([hosted.fetches(), hosted.copier.bytes > copied], [lacks; 2], "{what}");
             let (copied, read) = (hosted.copier.bytes, hosted.server.spent.bytes);
             let found = (60..)
                 .zip(&next)
                 .map(|(at, expected)| distance(&step(&mut some, &[at as u32], at).unwrap(), expected));
             near(&what, found.collect());
             let hosted = some.hosted.as_mut().unwrap();
-            assert!(slots == 64 || hosted.copier.bytes > copied, "{what}");
+            assert_eq!([hosted.fetches(), hosted.copier.bytes > copied], [lacks; 2], "{what}");
             // With room for all of a row nothing is left for the host.
             assert_eq!(hosted.server.spent.bytes > read, ring == 4, "{what}");
             // Where it never pays, steps have no kernels for it.

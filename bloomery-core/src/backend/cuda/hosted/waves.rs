@@ -7,7 +7,8 @@ use std::ops::Range;
 
 use crate::residency::NOWHERE;
 
-/// One wave: a layer's residents, if it is the layer's first, and experts that stream through a half.
+/// One wave: experts that stream through a half, and the layer's residents, if it is the middle one of the layer's. In the first
+/// they would keep its half from the bus for as long as they are multiplied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wave {
     pub(super) layer: usize,
@@ -64,7 +65,7 @@ impl Waves {
                 let after = if experts.is_empty() { None } else { used[half].replace(index) };
                 *turn = if experts.is_empty() { half } else { 1 - half };
                 waves.starts.push(waves.maps.len());
-                waves.maps.extend(homes.iter().map(|&home| if part == 0 { home } else { NOWHERE }));
+                waves.maps.extend(homes.iter().map(|&home| if part == count / 2 { home } else { NOWHERE }));
                 let at = waves.maps.len() - homes.len();
                 for (i, &expert) in experts.iter().enumerate() {
                     waves.maps[at + expert as usize] = (place.first_of[half] + i) as u32;
@@ -120,10 +121,12 @@ mod tests {
                 slots.sort_unstable();
                 slots.dedup();
                 assert_eq!(slots.len(), map.iter().filter(|&&slot| slot != NOWHERE).count(), "no slot twice");
+                let middle = &waves.of_layer[place.layer];
+                let has_homes = wave == middle.start + middle.len() / 2;
                 for (expert, &slot) in map.iter().enumerate() {
                     seen[expert] += usize::from(slot != NOWHERE);
                     let home = maps[place.layer][expert];
-                    assert!(slot == NOWHERE || home == NOWHERE || slot == home);
+                    assert!(home == NOWHERE || slot == if has_homes { home } else { NOWHERE });
                 }
             }
             assert_eq!(seen, [1; 6], "layer {}", place.layer);
