@@ -59,7 +59,7 @@ impl Tables {
 
     /// Has the disk read what a step wants, and returns the numbers of its rows in every table.
     pub(super) fn ask(&mut self, batch: &Batch<'_>) -> Arc<Vec<Vec<u32>>> {
-        let found: Vec<Vec<u32>> = self.tables.iter().map(|table| table.hash.rows(batch)).collect();
+        let found = self.rows(batch);
         let foreseen = std::mem::take(&mut self.foreseen);
         if found == *foreseen {
             return foreseen;
@@ -70,6 +70,11 @@ impl Tables {
             false => self.ask_beside(found.clone()),
         }
         found
+    }
+
+    /// The numbers of a step's rows in every table.
+    pub(super) fn rows(&self, batch: &Batch<'_>) -> Vec<Vec<u32>> {
+        self.tables.iter().map(|table| table.hash.rows(batch)).collect()
     }
 
     /// Has the disk read what the step after this one wants, as far as that is known, while this one runs.

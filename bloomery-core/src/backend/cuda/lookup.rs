@@ -70,6 +70,11 @@ impl Lookup {
         self.wanted = Wanted::new(self.tables.ask(batch));
     }
 
+    /// Goes on with a part of the step, whose rows were asked for with the others.
+    pub(super) fn go_on(&mut self, part: &Batch<'_>) {
+        self.wanted = Wanted::new(Arc::new(self.tables.rows(part)));
+    }
+
     /// Reads what the step wants of a table and queues its copy, if that was not done yet. The last copy of the table was another
     /// step's: none of this one's kernels is waited for.
     pub(super) fn find(&mut self, stream: &mut Stream, id: NgramId) -> Result<(), EngineError> {

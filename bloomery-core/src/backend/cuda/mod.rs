@@ -215,7 +215,7 @@ impl CudaBackend {
         let past = batch.past_cut(deep);
         self.card.inputs.send(&mut self.stream, &past)?;
         if let Some(lookup) = self.card.lookup.as_mut().filter(|_| deep.narrow.looks_up) {
-            lookup.ask(&past);
+            lookup.go_on(&past);
         }
         let stages = self.card.stages(self.hosted.as_ref(), &past, Some(deep))?;
         self.queue(&stages, watch)
