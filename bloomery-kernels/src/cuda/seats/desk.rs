@@ -29,8 +29,8 @@ use super::shape::{DeskShape, LINE, NAME, Places};
 /// A step: [`begin`](Self::begin), the step's kernels, with a [`Seat`](super::Seat) and a [`Collect`](super::Collect) for every layer, and,
 /// meanwhile, for each layer in turn: [`asked`](Self::asked) until it says how many pairs have no seat; if there are some,
 /// [`experts`](Self::experts), [`weights`](Self::weights), [`row`](Self::row), [`set_sum`](Self::set_sum) for every row that has such a
-/// pair, and [`answer`](Self::answer). Layers with a [`Fetch`](super::Fetch) want [`fetch`](Self::fetch) first. Who waits for `asked` looks at [`failed`](Self::failed) too: a step that was given up asks no
-/// more.
+/// pair, and [`answer`](Self::answer). Layers with a [`Fetch`](super::Fetch) want [`fetch`](Self::fetch) first. Who waits for `asked` looks at
+/// [`failed`](Self::failed) too: a step that was given up asks no more.
 #[derive(Debug)]
 pub struct Desk {
     shape: DeskShape,

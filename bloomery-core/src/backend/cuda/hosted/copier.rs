@@ -82,7 +82,10 @@ impl Copier {
         for (bank, id) in pool.banks.iter().zip(ids) {
             let one = bank.shape.file_bytes();
             if !bank.shape.is_tiled() {
-                self.place(weights, (id, experts), &bank.slots(slot, experts.len())?, one)?;
+                // They arrive where they stay, which the stream may still wait to be free.
+                self.stream.mark_again(&mut self.reached)?;
+                self.copies.wait(&self.reached)?;
+                self.copy(weights, (id, experts), &bank.slots(slot, experts.len())?, one)?;
                 continue;
             }
             let mut slot = slot;
@@ -92,19 +95,6 @@ impl Copier {
             }
         }
         Ok(())
-    }
-
-    /// Matrices that stay as they are arrive where they stay, which the stream may still wait to be free.
-    fn place(
-        &mut self,
-        weights: &Weights,
-        (id, experts): (StackId, &[u32]),
-        to: &Span<u8>,
-        one: usize,
-    ) -> Result<(), CudaError> {
-        self.stream.mark_again(&mut self.reached)?;
-        self.copies.wait(&self.reached)?;
-        self.copy(weights, (id, experts), to, one)
     }
 
     /// Matrices that become tiles.

@@ -216,8 +216,8 @@ impl Hosted {
     /// What experts that come meanwhile save where rows choose evenly among those of a layer.
     fn fetching_of(&self, rows: usize) -> Fetching {
         let saved = |place: &Place| {
-            let Layer { start, experts, .. } = self.slots.layers[place.layer];
-            let map = &self.residency.map()[start..start + experts];
+            let layer = &self.slots.layers[place.layer];
+            let (map, experts) = (&self.residency.map()[layer.part()], layer.experts);
             let missing = map.iter().filter(|&&slot| slot == NOWHERE).count();
             let lacking = lacked(missing, rows, self.server.layers[place.layer].used, experts);
             share(&self.measured, lacking, self.server.expert_bytes(place.layer), place.half).1
@@ -280,10 +280,7 @@ impl Hosted {
         self.fetches = self.fetching[usize::from(rows > GRAPH_ROWS)].pays();
         if rows > self.measured.crossover && !self.places.is_empty() {
             let map = self.residency.map();
-            let layer = |layer: usize| {
-                let Layer { start, experts, .. } = self.slots.layers[layer];
-                &map[start..start + experts]
-            };
+            let layer = |layer: usize| &map[self.slots.layers[layer].part()];
             let places: Vec<Place> =
                 self.places.iter().copied().filter(|place| place.layer < layers).collect();
             let waves = Waves::new(self.slots.layers.len(), &places, layer);
@@ -341,9 +338,9 @@ impl Hosted {
 
     /// Answers the card's question of a layer.
     pub(super) fn serve(&mut self, layer: usize, rows: usize) -> Result<(), EngineError> {
-        let Layer { start, experts, pool } = self.slots.layers[layer];
-        let map = &self.residency.map()[start..start + experts];
-        let pool = pool.map(|pool| &self.slots.pools[pool]).filter(|pool| pool.half > 0);
+        let own = &self.slots.layers[layer];
+        let map = &self.residency.map()[own.part()];
+        let pool = own.pool.map(|pool| &self.slots.pools[pool]).filter(|pool| pool.half > 0);
         let moving = self.moving.back().map(|(_, arrival)| arrival.is_over()).transpose()?;
         let bus = pool.map(|pool| Bus {
             copier: &mut self.copier,
@@ -382,8 +379,8 @@ impl Hosted {
         if streamed {
             let mut counts = vec![0; self.slots.counts.len()];
             stream.download(&self.slots.counts.span(), &mut counts)?;
-            for (layer, Layer { start, experts, .. }) in self.slots.layers.iter().enumerate() {
-                self.residency.prompted(layer, &counts[*start..start + experts]);
+            for (index, layer) in self.slots.layers.iter().enumerate() {
+                self.residency.prompted(index, &counts[layer.part()]);
             }
         }
         // Decode steps after a prompt have time for more: nothing else is on the bus.

@@ -1,5 +1,6 @@
 //! The kernels of a routed layer whose experts are on both sides.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use bloomery_kernels::cuda::{
@@ -44,6 +45,13 @@ pub(super) struct Layer {
     pub(super) start: usize,
 }
 
+impl Layer {
+    /// Its part of what has a value for each expert of all layers.
+    pub(super) fn part(&self) -> Range<usize> {
+        self.start..self.start + self.experts
+    }
+}
+
 /// Who has the experts that have no slot.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::backend::cuda) enum Way<'a> {
@@ -80,7 +88,7 @@ impl Slots {
                 let stage = |wave| {
                     let start = waves.start(wave);
                     let seats = self.wave_maps.slice(start..start + layer.experts)?;
-                    let counts = self.counts.slice(layer.start..layer.start + layer.experts)?;
+                    let counts = self.counts.slice(layer.part())?;
                     let counts = (wave == first).then_some(counts);
                     let (seat, block) = self.block(frame, op, pool, &seats)?;
                     let mut launches = vec![Seat { counts, ..seat }.launch(frame.info, None)?];
@@ -98,7 +106,7 @@ impl Slots {
                 Ok(stages)
             }
             (way, pool) => {
-                let seats = self.map.slice(layer.start..layer.start + layer.experts)?;
+                let seats = self.map.slice(layer.part())?;
                 let rows = frame.rows_of(op.normed.rows);
                 let (seat, mut launches) = match pool {
                     Some(pool) => {
@@ -116,7 +124,7 @@ impl Slots {
                 let seat = Seat { normed: Some(frame.span(op.normed)?), ..seat };
                 launches.insert(0, seat.launch(frame.info, Some((&self.desk, op.layer)))?);
                 if let (Way::Served { fetches: true }, Some(pool)) =
-                    (way, pool.filter(|pool| self.has_halves(*pool)))
+                    (way, pool.filter(|&pool| self.pools[pool].half > 0))
                 {
                     launches.extend(self.fetched(frame, op, pool)?);
                 }
@@ -127,23 +135,12 @@ impl Slots {
         }
     }
 
-    /// Whether experts can come to a pool while a layer waits.
-    pub(super) fn has_halves(&self, pool: usize) -> bool {
-        self.pools[pool].half > 0
-    }
-
     /// Experts that come while the layer waits.
     fn fetched(&self, frame: &Frame<'_>, op: Experts<'_>, pool: usize) -> Result<Vec<Launch>, CudaError> {
         let rows = frame.rows_of(op.normed.rows);
         let pairs = rows * op.used;
-        let routed = Routed {
-            experts: self.fetched.slice(0..pairs)?,
-            weights: frame.memory.expert_weights.slice(0..pairs)?,
-            used: op.used,
-            seats: None,
-        };
         let homes = self.fetched_homes.slice(0..self.layers[op.layer].experts)?;
-        let (block, numbers) = self.seated_block(frame, op, pool, (routed, &homes))?;
+        let (block, numbers) = self.seated_block(frame, op, pool, (&self.fetched, &homes))?;
         let fetch = Fetch {
             experts: frame.memory.experts.slice(0..pairs)?,
             rows,
@@ -184,25 +181,25 @@ impl Slots {
         pool: usize,
         seats: &Span<u32>,
     ) -> Result<(Seat, FeedForward), CudaError> {
-        let pairs = frame.rows_of(op.normed.rows) * op.used;
-        let routed = Routed {
-            experts: self.seated.slice(0..pairs)?,
-            weights: frame.memory.expert_weights.slice(0..pairs)?,
-            used: op.used,
-            seats: None,
-        };
-        let (block, numbers) = self.seated_block(frame, op, pool, (routed, seats))?;
+        let (block, numbers) = self.seated_block(frame, op, pool, (&self.seated, seats))?;
         Ok((self.seat(frame, op, seats, numbers)?, block))
     }
 
-    /// The products of experts of a pool, and which numbers they take for them.
+    /// The products of experts of a pool, of which pairs' numbers are in `experts`, and which numbers these are.
     fn seated_block(
         &self,
         frame: &Frame<'_>,
         op: Experts<'_>,
         pool: usize,
-        (mut routed, seats): (Routed, &Span<u32>),
+        (experts, seats): (&CardBuffer<u32>, &Span<u32>),
     ) -> Result<(FeedForward, Numbers), CudaError> {
+        let pairs = frame.rows_of(op.normed.rows) * op.used;
+        let mut routed = Routed {
+            experts: experts.slice(0..pairs)?,
+            weights: frame.memory.expert_weights.slice(0..pairs)?,
+            used: op.used,
+            seats: None,
+        };
         let stacks = (self.pools[pool].stacks(), op.act);
         let mut block = feed_forward::block(frame, op.normed, Some(routed.clone()), stacks, op.out)?;
         // Kernels for many rows sort them by expert, of which there are fewer than slots.
